@@ -1,0 +1,172 @@
+//! The input rows of a matmul, quantized once and used by every weight that reads them.
+//!
+//! Quantized weights take int8 activations with one scale per block, so that a block's products sum exactly in
+//! integers: `scale = amax / 127`, `quant = round_ties_even(x * (127 / amax))`. Float weights take the floats.
+//!
+//! Invariant: a row's quants and scales depend on that row alone. A block with a NaN or an infinity gets quants
+//! of 0 and a scale of NaN, so that every output of its row is NaN, and no other row's. A block whose largest
+//! magnitude is too small to divide 127 by (below 3.8e-37) is zero.
+//! Not here: the matmul.
+
+use crate::block::BlockType;
+use crate::blocks::{Family, SMALL, SUPER};
+
+/// How activations are quantized for a weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ActScheme {
+    /// Not at all: weights are floats.
+    #[default]
+    F32,
+    /// 8 bits, one scale per 32 numbers.
+    Q8Block32,
+    /// 8 bits, one scale per 256 numbers.
+    Q8Block256,
+}
+
+impl ActScheme {
+    /// The scheme weights of this type need.
+    pub fn of(block_type: BlockType) -> ActScheme {
+        match block_type.family() {
+            Family::Plain => ActScheme::F32,
+            Family::Small => ActScheme::Q8Block32,
+            Family::Super => ActScheme::Q8Block256,
+        }
+    }
+
+    /// Numbers that share a scale (1 for floats).
+    pub fn block_len(self) -> usize {
+        match self {
+            ActScheme::F32 => 1,
+            ActScheme::Q8Block32 => SMALL,
+            ActScheme::Q8Block256 => SUPER,
+        }
+    }
+}
+
+/// Rows of activations under one scheme. Reuse it: buffers are kept.
+#[derive(Debug, Default)]
+pub struct Activations {
+    pub(crate) scheme: ActScheme,
+    pub(crate) rows: usize,
+    pub(crate) k: usize,
+    /// Whether `tiles` is filled; only tables with tiled layouts need it.
+    pub(crate) tiled: bool,
+    /// `[rows, k]`, only for [`ActScheme::F32`].
+    pub(crate) floats: Vec<f32>,
+    /// `[rows, k]`.
+    pub(crate) quants: Vec<i8>,
+    /// `[rows, k / block_len]`.
+    pub(crate) scales: Vec<f32>,
+    /// Sums of quants, `[rows, k / 16]`.
+    pub(crate) sums: Vec<i16>,
+    pub(crate) tiles: ActTiles,
+}
+
+/// The same rows in tiles of up to 4, the order in which tiled kernels read them.
+#[derive(Debug, Default)]
+pub(crate) struct ActTiles {
+    /// `[block][tile][group of 4 numbers][row of the tile]`, 4 bytes each.
+    pub(crate) quants: Vec<[i8; 4]>,
+    /// `[block][tile][pair of 32s (of 16s twice as many)][row of the tile]`, two sums each.
+    pub(crate) sums: Vec<[i16; 2]>,
+    /// `[block][tile][row of the tile]`.
+    pub(crate) scales: Vec<f32>,
+}
+
+impl Activations {
+    /// An empty buffer.
+    pub fn new() -> Activations {
+        Activations::default()
+    }
+
+    /// The scheme of the rows it holds.
+    pub fn scheme(&self) -> ActScheme {
+        self.scheme
+    }
+
+    /// Rows it holds.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Numbers in a row.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    pub(crate) fn row_floats(&self, row: usize) -> &[f32] {
+        &self.floats[row * self.k..(row + 1) * self.k]
+    }
+
+    /// The quants of block `block` of row `row`.
+    #[inline(always)]
+    pub(crate) fn block_quants<const LEN: usize>(&self, row: usize, block: usize) -> &[i8; LEN] {
+        self.quants[row * self.k + block * LEN..][..LEN].try_into().expect("cut to the length")
+    }
+
+    /// The sums of 16 of block `block` of row `row`.
+    #[inline(always)]
+    pub(crate) fn block_sums<const SUMS: usize>(&self, row: usize, block: usize) -> &[i16; SUMS] {
+        self.sums[row * self.k / 16 + block * SUMS..][..SUMS].try_into().expect("cut to the length")
+    }
+
+    #[inline(always)]
+    pub(crate) fn scale(&self, row: usize, block: usize) -> f32 {
+        self.scales[row * (self.k / self.scheme.block_len()) + block]
+    }
+
+    /// Sets the shape and makes room; old contents are meaningless.
+    pub(crate) fn reshape(&mut self, rows: usize, k: usize, scheme: ActScheme) {
+        (self.rows, self.k, self.scheme, self.tiled) = (rows, k, scheme, false);
+        if scheme == ActScheme::F32 {
+            self.floats.resize(rows * k, 0.0);
+        } else {
+            self.quants.resize(rows * k, 0);
+            self.scales.resize(rows * k / scheme.block_len(), 0.0);
+            self.sums.resize(rows * k / 16, 0);
+        }
+    }
+}
+
+/// Fills row-major quants, scales and sums. Shared by every table.
+#[inline(always)]
+pub(super) fn quantize(x: &[f32], rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
+    out.reshape(rows, k, scheme);
+    match scheme {
+        ActScheme::F32 => out.floats.copy_from_slice(x),
+        ActScheme::Q8Block32 => quantize_blocks::<SMALL>(x, out),
+        ActScheme::Q8Block256 => quantize_blocks::<SUPER>(x, out),
+    }
+}
+
+#[inline(always)]
+fn quantize_blocks<const LEN: usize>(x: &[f32], out: &mut Activations) {
+    let (blocks, rest) = x.as_chunks::<LEN>();
+    assert!(rest.is_empty(), "rows are whole blocks");
+    let (quants, _) = out.quants.as_chunks_mut::<LEN>();
+    let sums = out.sums.chunks_exact_mut(LEN / 16);
+    for (((x, quants), scale), sums) in blocks.iter().zip(quants).zip(&mut out.scales).zip(sums) {
+        *scale = quantize_block(x, quants);
+        let (sixteens, _) = quants.as_chunks::<16>();
+        for (sum, quants) in sums.iter_mut().zip(sixteens) {
+            *sum = quants.iter().map(|&q| i16::from(q)).sum();
+        }
+    }
+}
+
+#[inline(always)]
+fn quantize_block<const LEN: usize>(x: &[f32; LEN], quants: &mut [i8; LEN]) -> f32 {
+    // Compared as integers, magnitudes order the same way, and NaN and infinity come out on top.
+    let top = x.iter().fold(0, |top: u32, x| top.max(x.to_bits() & 0x7fff_ffff));
+    let amax = f32::from_bits(top);
+    let inverse = 127.0 / amax;
+    if !amax.is_finite() || !inverse.is_finite() {
+        *quants = [0; LEN];
+        return if amax.is_finite() { 0.0 } else { f32::NAN };
+    }
+    for (quant, &x) in quants.iter_mut().zip(x) {
+        // Adding and subtracting 1.5 * 2^23 rounds to an integer, ties to even; its low bits are that integer.
+        *quant = (x * inverse + 12_582_912.0).to_bits() as u8 as i8;
+    }
+    amax / 127.0
+}

@@ -1,0 +1,174 @@
+//! The matmul over a file's own blocks, row after row: the definition of the arithmetic.
+//!
+//! Every output is one `f32` sum over the blocks of a row, ascending:
+//!
+//! ```text
+//! 256s:   isum = sum_j scale_j * sum(q * a)     msum = sum_j min_j * sum(a)     exact integers, j over 16s
+//!         f    = isum * d, then fma(-msum, dmin, f) if the type has minimums
+//!         out  = fma(f, d_a, out)
+//! 32s:    out  = fma(sum(q * a) * d_a, d, out), then fma(m, d_a * sum(a), out) if the type has a minimum
+//! floats: eight lanes of fma over k, lane l taking k = l (mod 8), folded by `lanes::sum8`
+//! ```
+//!
+//! Invariant: an output's bits depend on its weight row and its activation row alone.
+//! Not here: tiled layouts, which must give these bits (`x86`).
+
+use super::activations::{ActScheme, Activations};
+use super::columns::ColumnBlock;
+use super::lanes;
+use super::matrix::Matrix;
+use crate::block::BlockType;
+use crate::blocks::{self, SMALL, SUPER, SmallBlock, SuperBlock};
+
+/// Activation rows one unpacked block is used for before the next is unpacked.
+const ROWS: usize = 64;
+
+/// `y = x W^T` for the columns of `y`. Compiled once for each table.
+#[inline(always)]
+pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, order: Order) {
+    match weight.scheme() {
+        ActScheme::F32 => floats(weight, x, y, order),
+        ActScheme::Q8Block32 => blocked::<SmallBlock>(weight, x, y, order),
+        ActScheme::Q8Block256 => blocked::<SuperBlock>(weight, x, y, order),
+    }
+}
+
+/// The order in which a row's blocks are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The specified one.
+    Ascending,
+    /// Wrong on purpose: descending when there is more than one row. See `Kernels::broken_numerics`.
+    #[cfg(feature = "broken-numerics")]
+    ByRowCount,
+}
+
+impl Order {
+    #[inline(always)]
+    fn block(self, step: usize, blocks: usize, rows: usize) -> usize {
+        match self {
+            Order::Ascending => step,
+            #[cfg(feature = "broken-numerics")]
+            Order::ByRowCount if rows > 1 => blocks - 1 - step,
+            #[cfg(feature = "broken-numerics")]
+            Order::ByRowCount => step,
+        }
+    }
+}
+
+/// A block of weights in integers, ready to be multiplied.
+trait Unpacked {
+    fn unpack(block_type: BlockType, block: &[u8]) -> Self;
+    /// Adds the products with block `at` of activation row `row` to `sum`.
+    fn add(&self, x: &Activations, row: usize, at: usize, sum: f32) -> f32;
+}
+
+impl Unpacked for SmallBlock {
+    #[inline(always)]
+    fn unpack(block_type: BlockType, block: &[u8]) -> SmallBlock {
+        blocks::small(block_type, block)
+    }
+
+    #[inline(always)]
+    fn add(&self, x: &Activations, row: usize, at: usize, sum: f32) -> f32 {
+        let act_scale = x.scale(row, at);
+        let products = integer_dot(&self.quants, x.block_quants::<SMALL>(row, at)) as f32;
+        let sum = (products * act_scale).mul_add(self.scale, sum);
+        let Some(min) = self.min else { return sum };
+        let [a, b] = *x.block_sums::<2>(row, at);
+        min.mul_add(act_scale * (i32::from(a) + i32::from(b)) as f32, sum)
+    }
+}
+
+impl Unpacked for SuperBlock {
+    #[inline(always)]
+    fn unpack(block_type: BlockType, block: &[u8]) -> SuperBlock {
+        blocks::super_block(block_type, block)
+    }
+
+    #[inline(always)]
+    fn add(&self, x: &Activations, row: usize, at: usize, sum: f32) -> f32 {
+        let quants = x.block_quants::<SUPER>(row, at);
+        let (weights, acts) = (self.quants.as_chunks::<16>().0, quants.as_chunks::<16>().0);
+        let mut products = 0;
+        for sub in 0..16 {
+            products += i32::from(self.scales[sub]) * integer_dot(&weights[sub], &acts[sub]);
+        }
+        let mut step = products as f32 * self.scale;
+        if let Some(min_scale) = self.min_scale {
+            let sums = x.block_sums::<16>(row, at);
+            let mins: i32 = self.mins.iter().zip(sums).map(|(&m, &s)| i32::from(m) * i32::from(s)).sum();
+            step = (-(mins as f32)).mul_add(min_scale, step);
+        }
+        step.mul_add(x.scale(row, at), sum)
+    }
+}
+
+#[inline(always)]
+fn integer_dot<const LEN: usize>(a: &[i8; LEN], b: &[i8; LEN]) -> i32 {
+    let mut sum = 0;
+    for i in 0..LEN {
+        sum += i32::from(a[i]) * i32::from(b[i]);
+    }
+    sum
+}
+
+/// Walks output rows, then blocks, then activation rows, so that a block is unpacked once for many rows.
+#[inline(always)]
+fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, order: Order) {
+    let block_bytes = weight.block_type.block_bytes();
+    let n_blocks = weight.k / weight.block_type.block_len();
+    let columns = y.columns();
+    for column in columns.clone() {
+        let row = &weight.packed()[column * n_blocks * block_bytes..][..n_blocks * block_bytes];
+        for first in (0..x.rows).step_by(ROWS) {
+            let count = ROWS.min(x.rows - first);
+            let mut sums = [0f32; ROWS];
+            for step in 0..n_blocks {
+                let at = order.block(step, n_blocks, x.rows);
+                let block = B::unpack(weight.block_type, &row[at * block_bytes..][..block_bytes]);
+                for (r, sum) in sums[..count].iter_mut().enumerate() {
+                    *sum = block.add(x, first + r, at, *sum);
+                }
+            }
+            for (r, &sum) in sums[..count].iter().enumerate() {
+                y.row_mut(first + r)[column - columns.start] = sum;
+            }
+        }
+    }
+}
+
+/// Float weights: each row is widened once, then multiplied with every activation row.
+#[inline(always)]
+fn floats(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, order: Order) {
+    let row_bytes = weight.k * weight.block_type.block_bytes();
+    let columns = y.columns();
+    let mut widened = vec![0f32; weight.k];
+    let mut reversed = Vec::new();
+    for column in columns.clone() {
+        let row = &weight.packed()[column * row_bytes..][..row_bytes];
+        blocks::plain::decode(weight.block_type, row, &mut widened);
+        let at = column - columns.start;
+        if order.block(0, 2, x.rows) != 0 {
+            // The broken order: both operands back to front.
+            widened.reverse();
+            for r in 0..x.rows {
+                reversed.clear();
+                reversed.extend(x.row_floats(r).iter().rev());
+                y.row_mut(r)[at] = lanes::dot(&reversed, &widened);
+            }
+            continue;
+        }
+        let mut r = 0;
+        while r + 4 <= x.rows {
+            let sums = lanes::dots([0, 1, 2, 3].map(|i| x.row_floats(r + i)), &widened);
+            for (i, sum) in sums.into_iter().enumerate() {
+                y.row_mut(r + i)[at] = sum;
+            }
+            r += 4;
+        }
+        for r in r..x.rows {
+            y.row_mut(r)[at] = lanes::dot(x.row_floats(r), &widened);
+        }
+    }
+}

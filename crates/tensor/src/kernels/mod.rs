@@ -1,0 +1,305 @@
+//! One set of loops for each instruction set, chosen once.
+//!
+//! A [`Kernels`] value is a table of private function pointers with safe methods that check shapes and call
+//! through. The portable table defines the arithmetic; every other table must give the same bits, so there is
+//! one [`numerics_id`](Kernels::numerics_id). The one freedom is the payload of a NaN.
+//!
+//! Invariant: a table is reachable only after its CPU features were detected; which loop runs depends on the
+//! block type and the CPU, never on the number of rows, threads or free memory.
+//! Not here: splitting work over threads (`lane`), or which weights use which block type.
+#![allow(unsafe_code, reason = "the one module that calls CPU-specific code")]
+
+mod activations;
+mod attention;
+mod columns;
+mod lanes;
+mod matmul;
+mod matrix;
+mod portable;
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::sync::OnceLock;
+
+use crate::block::BlockType;
+pub use activations::{ActScheme, Activations};
+pub use attention::{Attend, AttendScratch, KvRows};
+pub use columns::{ColumnBlock, Columns};
+use matrix::{Layout, TILE};
+pub use matrix::{Matrix, PackPart, Packing};
+pub use rows::RopeStyle;
+
+/// Name and version of the arithmetic. Change it with any change of bits.
+const NUMERICS_ID: &str = "cpu-1";
+
+/// One set of loops, all for the same instruction set.
+pub struct Kernels {
+    name: &'static str,
+    layout: fn(BlockType) -> Layout,
+    pack_tiles: unsafe fn(BlockType, usize, &[u8], &mut [u8]),
+    quantize: unsafe fn(&[f32], usize, usize, ActScheme, &mut Activations),
+    matmul: unsafe fn(&Matrix, &Activations, &mut ColumnBlock<'_>),
+    rms_norm: unsafe fn(&[f32], &[f32], f32, &mut [f32]),
+    rms_norm_in_place: unsafe fn(&mut [f32], &[f32], f32),
+    silu_mul: unsafe fn(&[f32], &[f32], &mut [f32]),
+    gelu_tanh_mul: unsafe fn(&[f32], &[f32], &mut [f32]),
+    add: unsafe fn(&[f32], &[f32], &mut [f32]),
+    add_to: unsafe fn(&mut [f32], &[f32]),
+    scale: unsafe fn(&mut [f32], f32),
+    softcap: unsafe fn(&mut [f32], f32),
+    argmax: unsafe fn(&[f32]) -> usize,
+    all_finite: unsafe fn(&[f32]) -> bool,
+    rope: unsafe fn(&mut [f32], usize, usize, &[f32], RopeStyle),
+    to_halves: unsafe fn(&[f32], &mut [u16]),
+    attend: unsafe fn(&[f32], &KvRows<'_>, &Attend, &mut AttendScratch, &mut [f32]),
+}
+
+impl std::fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kernels").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Choosing a table.
+impl Kernels {
+    /// Every table this CPU can run, fastest first; portable is always last.
+    pub fn available() -> Vec<&'static Kernels> {
+        let mut tables = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        tables.extend(x86::avx2());
+        tables.push(&portable::TABLE);
+        tables
+    }
+
+    /// The fastest table this CPU can run.
+    pub fn best() -> &'static Kernels {
+        static BEST: OnceLock<&'static Kernels> = OnceLock::new();
+        BEST.get_or_init(|| Kernels::available()[0])
+    }
+
+    /// The table of this name, if this CPU can run it: `portable`, `x86-avx2`.
+    pub fn named(name: &str) -> Option<&'static Kernels> {
+        Kernels::available().into_iter().find(|table| table.name == name)
+    }
+
+    /// A table that is wrong on purpose: matmul adds blocks in another order when there is more than one row.
+    /// Tests of invariance must fail with it. No other function returns it.
+    #[cfg(feature = "broken-numerics")]
+    pub fn broken_numerics() -> &'static Kernels {
+        &portable::BROKEN
+    }
+
+    /// `{arch}-{feature}`, or `portable`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Name and version of the arithmetic: results of tables with the same id are equal, bit for bit.
+    pub fn numerics_id(&self) -> &'static str {
+        NUMERICS_ID
+    }
+}
+
+/// Matmul.
+impl Kernels {
+    /// Packs a weight of `n_out` rows of `k` numbers, given as a file's blocks.
+    ///
+    /// # Panics
+    /// When `bytes` is not exactly `n_out` rows of `k` numbers: check with [`BlockType::row_bytes`].
+    pub fn pack(&self, block_type: BlockType, bytes: &[u8], n_out: usize, k: usize) -> Matrix {
+        let mut packing = self.packing(block_type, bytes, n_out, k);
+        packing.parts(1).into_iter().for_each(PackPart::run);
+        packing.finish()
+    }
+
+    /// Starts to pack a weight, so that several threads can share the work.
+    ///
+    /// # Panics
+    /// As [`Kernels::pack`].
+    pub fn packing<'a>(
+        &'a self,
+        block_type: BlockType,
+        bytes: &'a [u8],
+        n_out: usize,
+        k: usize,
+    ) -> Packing<'a> {
+        Packing::new(self, block_type, bytes, n_out, k)
+    }
+
+    fn layout(&self, block_type: BlockType) -> Layout {
+        (self.layout)(block_type)
+    }
+
+    fn pack_tiles(&self, block_type: BlockType, k: usize, source: &[u8], target: &mut [u8]) {
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.pack_tiles)(block_type, k, source, target) }
+    }
+
+    /// Quantizes `x` `[rows, k]` for weights of this scheme.
+    ///
+    /// # Panics
+    /// When `x` has another length, or `k` is no whole number of the scheme's blocks.
+    pub fn quantize(&self, x: &[f32], rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
+        assert_eq!(Some(x.len()), rows.checked_mul(k), "activations are not [{rows}, {k}]");
+        assert!(k.is_multiple_of(scheme.block_len()), "{k} is no whole number of blocks of {scheme:?}");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.quantize)(x, rows, k, scheme, out) }
+    }
+
+    /// `y = x W^T`, for the columns `y` owns: output `n` of row `r` is the product of weight row `n` with
+    /// activation row `r`.
+    ///
+    /// # Panics
+    /// When shapes, scheme or tables do not fit together, or `y` is not cut at multiples of
+    /// [`Matrix::column_tile`].
+    pub fn matmul(&self, weight: &Matrix, x: &Activations, mut y: ColumnBlock<'_>) {
+        assert_eq!(weight.scheme(), x.scheme, "activations are quantized for other weights");
+        assert_eq!(weight.k, x.k, "weight and activations differ in width");
+        assert_eq!((y.rows(), y.n_out()), (x.rows, weight.n_out), "output has another shape");
+        let columns = y.columns();
+        let whole_tiles = columns.end.is_multiple_of(TILE) || columns.end == weight.n_out;
+        assert!(columns.start.is_multiple_of(TILE) && whole_tiles, "columns {columns:?} cut a tile");
+        let fits = self.layout(weight.block_type) == weight.layout;
+        assert!(fits && (weight.layout == Layout::Rows || x.tiled), "packed or quantized by another table");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.matmul)(weight, x, &mut y) }
+    }
+}
+
+/// Loops over one row.
+impl Kernels {
+    /// `out = x / sqrt(mean(x^2) + eps) * weight`.
+    ///
+    /// # Panics
+    /// When lengths differ.
+    pub fn rms_norm(&self, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        assert!(x.len() == weight.len() && x.len() == out.len(), "lengths differ");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.rms_norm)(x, weight, eps, out) }
+    }
+
+    /// [`Kernels::rms_norm`] in place.
+    ///
+    /// # Panics
+    /// When lengths differ.
+    pub fn rms_norm_in_place(&self, x: &mut [f32], weight: &[f32], eps: f32) {
+        assert_eq!(x.len(), weight.len(), "lengths differ");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.rms_norm_in_place)(x, weight, eps) }
+    }
+
+    /// `out = gate / (1 + e^-gate) * up`.
+    ///
+    /// # Panics
+    /// When lengths differ.
+    pub fn silu_mul(&self, gate: &[f32], up: &[f32], out: &mut [f32]) {
+        assert!(gate.len() == up.len() && gate.len() == out.len(), "lengths differ");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.silu_mul)(gate, up, out) }
+    }
+
+    /// `out = gelu(gate) * up`, with the tanh approximation of GELU.
+    ///
+    /// # Panics
+    /// When lengths differ.
+    pub fn gelu_tanh_mul(&self, gate: &[f32], up: &[f32], out: &mut [f32]) {
+        assert!(gate.len() == up.len() && gate.len() == out.len(), "lengths differ");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.gelu_tanh_mul)(gate, up, out) }
+    }
+
+    /// `out = a + b`.
+    ///
+    /// # Panics
+    /// When lengths differ.
+    pub fn add(&self, a: &[f32], b: &[f32], out: &mut [f32]) {
+        assert!(a.len() == b.len() && a.len() == out.len(), "lengths differ");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.add)(a, b, out) }
+    }
+
+    /// `x += b`: a bias, or a residual in place.
+    ///
+    /// # Panics
+    /// When lengths differ.
+    pub fn add_to(&self, x: &mut [f32], b: &[f32]) {
+        assert_eq!(x.len(), b.len(), "lengths differ");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.add_to)(x, b) }
+    }
+
+    /// `x *= factor`.
+    pub fn scale(&self, x: &mut [f32], factor: f32) {
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.scale)(x, factor) }
+    }
+
+    /// `x = cap * tanh(x / cap)`.
+    pub fn softcap(&self, x: &mut [f32], cap: f32) {
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.softcap)(x, cap) }
+    }
+
+    /// The lowest index of the largest number. NaN is never the largest; 0 when all are NaN.
+    ///
+    /// # Panics
+    /// When `x` is empty.
+    pub fn argmax(&self, x: &[f32]) -> usize {
+        assert!(!x.is_empty(), "no largest of none");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.argmax)(x) }
+    }
+
+    /// Whether no number is NaN or infinite.
+    pub fn all_finite(&self, x: &[f32]) -> bool {
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.all_finite)(x) }
+    }
+
+    /// Rotates the first `rot_dim` numbers of every head of `x` `[n_heads, head_dim]`; `cos_sin` is the cosines
+    /// of the row's position, then the sines, `rot_dim / 2` each.
+    ///
+    /// # Panics
+    /// When lengths do not fit, or `rot_dim` is odd or larger than `head_dim`.
+    pub fn rope(&self, x: &mut [f32], head_dim: usize, rot_dim: usize, cos_sin: &[f32], style: RopeStyle) {
+        assert!(head_dim > 0 && x.len().is_multiple_of(head_dim), "not whole heads of {head_dim}");
+        assert!(rot_dim <= head_dim && rot_dim.is_multiple_of(2), "cannot rotate {rot_dim} of {head_dim}");
+        assert_eq!(cos_sin.len(), rot_dim, "angles for another rotation");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.rope)(x, head_dim, rot_dim, cos_sin, style) }
+    }
+}
+
+/// Attention.
+impl Kernels {
+    /// Converts new keys or values to f16 bit patterns: nearest, ties to even; overflow gives infinity.
+    ///
+    /// # Panics
+    /// When lengths differ.
+    pub fn to_halves(&self, x: &[f32], out: &mut [u16]) {
+        assert_eq!(x.len(), out.len(), "lengths differ");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.to_halves)(x, out) }
+    }
+
+    /// Attention of the query heads `q` `[n_rep, head_dim]` of one row that share the key/value head `kv`, over
+    /// positions `spec.first..=spec.last`; writes `out` `[n_rep, head_dim]`.
+    ///
+    /// # Panics
+    /// When shapes do not fit, no position is visible, or a position lies outside `kv`.
+    pub fn attend(
+        &self,
+        q: &[f32],
+        kv: &KvRows<'_>,
+        spec: &Attend,
+        scratch: &mut AttendScratch,
+        out: &mut [f32],
+    ) {
+        assert!(kv.head_dim > 0 && q.len().is_multiple_of(kv.head_dim), "not whole heads of {}", kv.head_dim);
+        assert_eq!(q.len(), out.len(), "output has another shape");
+        assert!(spec.first <= spec.last, "no position between {} and {}", spec.first, spec.last);
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.attend)(q, kv, spec, scratch, out) }
+    }
+}

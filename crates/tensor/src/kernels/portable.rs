@@ -1,0 +1,62 @@
+//! The table that runs anywhere, and defines what every other table must compute.
+//!
+//! It is the shared loops compiled for the plain target: file blocks row after row, no tiles.
+//!
+//! Invariant: safe code throughout; slow where the target has no fused multiply-add instruction.
+//! Not here: the loops themselves (`matmul`, `rows`, `attention`, `activations`).
+
+use super::activations::{self, Activations};
+use super::attention::{self, Attend, AttendScratch, KvRows};
+use super::matmul::{self, Order};
+use super::matrix::{Layout, Matrix};
+use super::{ColumnBlock, Kernels, rows};
+use crate::block::BlockType;
+use crate::float16::{f16_to_f32, f32_to_f16};
+
+pub(super) static TABLE: Kernels = Kernels {
+    name: "portable",
+    layout: |_| Layout::Rows,
+    pack_tiles: no_tiles,
+    quantize: |x, n_rows, k, scheme, out| activations::quantize(x, n_rows, k, scheme, out),
+    matmul,
+    rms_norm: |x, weight, eps, out| rows::rms_norm(x, weight, eps, out),
+    rms_norm_in_place: |x, weight, eps| rows::rms_norm_in_place(x, weight, eps),
+    silu_mul: |gate, up, out| rows::silu_mul(gate, up, out),
+    gelu_tanh_mul: |gate, up, out| rows::gelu_tanh_mul(gate, up, out),
+    add: |a, b, out| rows::add(a, b, out),
+    add_to: |x, b| rows::add_to(x, b),
+    scale: |x, factor| rows::scale(x, factor),
+    softcap: |x, cap| rows::softcap(x, cap),
+    argmax: |x| rows::argmax(x),
+    all_finite: |x| rows::all_finite(x),
+    rope: |x, head_dim, rot_dim, cos_sin, style| rows::rope(x, head_dim, rot_dim, cos_sin, style),
+    to_halves,
+    attend,
+};
+
+/// See [`Kernels::broken_numerics`].
+#[cfg(feature = "broken-numerics")]
+pub(super) static BROKEN: Kernels =
+    Kernels { name: "broken", matmul: |w, x, y| matmul::matmul(w, x, y, Order::ByRowCount), ..TABLE };
+
+fn no_tiles(block_type: BlockType, _: usize, _: &[u8], _: &mut [u8]) {
+    unreachable!("the portable table keeps {} in rows", block_type.name());
+}
+
+fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
+    matmul::matmul(weight, x, y, Order::Ascending);
+}
+
+fn to_halves(x: &[f32], out: &mut [u16]) {
+    for (out, &x) in out.iter_mut().zip(x) {
+        *out = f32_to_f16(x);
+    }
+}
+
+fn attend(q: &[f32], kv: &KvRows<'_>, spec: &Attend, scratch: &mut AttendScratch, out: &mut [f32]) {
+    attention::attend(q, kv, spec, scratch, out, |halves, floats| {
+        for (float, &half) in floats.iter_mut().zip(halves) {
+            *float = f16_to_f32(half);
+        }
+    });
+}
