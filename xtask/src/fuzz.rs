@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut child = Command::new(cargo)
-        .args(["test", "--release", "-p", "pilotfish-model", "fuzz", "--", "--nocapture"])
+        .args(["test", "--release", "-p", "pilotfish-model", "--test", "fuzz_mutate", "--", "--nocapture"])
         .env("PILOTFISH_FUZZ_SECONDS", seconds.to_string())
         .current_dir(root)
         .stdout(Stdio::piped())
@@ -30,7 +30,7 @@ pub(crate) fn run(root: &Path, seconds: u64) -> Result<()> {
     }
     let status = child.wait()?;
     ensure!(status.success(), "the fuzzer found something, or did not build: {status}");
-    ensure!(passed > 0, "no test of pilotfish-model has `fuzz` in its name");
+    ensure!(passed > 0, "the fuzzer ran no test");
     println!("fuzz: {passed} passed, 0 failed after {seconds} s");
     Ok(())
 }
