@@ -1,8 +1,9 @@
 //! Safetensors: one file, or a folder of shards with an index.
 //!
-//! The header is JSON; the `safetensors` crate knows its types and the rule that tensors cover the data
-//! without holes or overlaps. Around it stand the checks it leaves to its caller: duplicate names, an upper
-//! bound on the header, and sums that cannot overflow. Shard names in an index are plain file names.
+//! The header is JSON, read with the types of the `safetensors` crate. The rules of the format (tensors cover the
+//! data without holes or overlaps) are checked here rather than there, to name the tensor at fault, to refuse
+//! double names, and because its sum of offsets and header length may wrap. Shard names in an index are plain
+//! file names.
 //!
 //! Invariant: every tensor's bytes lie inside its file; slicing cannot fail.
 //! Not here: what the tensors mean.
@@ -12,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use pilotfish_tensor::BlockType;
-use safetensors::tensor::{Metadata as Header, TensorInfo as HeaderTensor};
+use safetensors::tensor::TensorInfo as HeaderTensor;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
@@ -181,9 +182,7 @@ impl Safetensors {
         };
         let (header, data_start) = read_header(label, &bytes)?;
         let shard = self.shards.len();
-        let mut found: Vec<(String, HeaderTensor)> =
-            header.tensors().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();
-        found.sort_by(|(a, left), (b, right)| (left.data_offsets, a).cmp(&(right.data_offsets, b)));
+        let found = header.tensors;
         if let Some(wanted) = wanted {
             let has: HashSet<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
             if let Some(name) = wanted.iter().find(|name| !has.contains(**name)) {
@@ -206,14 +205,14 @@ impl Safetensors {
                 start: data_start.saturating_add(start),
                 n_bytes: end.saturating_sub(start),
             };
-            if self.by_name.insert(name.clone(), self.tensors.len()).is_some() {
-                return Err(in_table(&name, "is in two shards".to_owned()));
+            if let Some(before) = self.by_name.insert(name.clone(), self.tensors.len()) {
+                let same = self.tensors.get(before).is_some_and(|tensor| tensor.shard == shard);
+                let problem = if same { "stands in the header twice" } else { "is in two shards" };
+                return Err(in_table(&name, problem.to_owned()));
             }
             self.tensors.push(new);
         }
-        if let Some(metadata) = header.metadata() {
-            self.metadata.extend(metadata.iter().map(|(key, value)| (key.clone(), value.clone())));
-        }
+        self.metadata.extend(header.metadata.into_iter().flatten());
         self.shards.push(bytes);
         Ok(())
     }
@@ -236,15 +235,20 @@ fn read_header(label: &str, bytes: &[u8]) -> Result<(Header, usize), ModelError>
     if json.first() != Some(&b'{') {
         return Err(wrong("the header must start with {".to_owned()));
     }
-    let raw: RawHeader = serde_json::from_slice(json).map_err(|e| wrong(json_problem(&e)))?;
-    let mut tensors = raw.tensors;
+    let mut header: Header = serde_json::from_slice(json).map_err(|e| wrong(json_problem(&e)))?;
+    let tensors = &mut header.tensors;
     tensors.sort_by(|(a, left), (b, right)| (left.data_offsets, a).cmp(&(right.data_offsets, b)));
-    if let Some((name, tensor)) = tensors.iter().find(|(_, tensor)| tensor.shape.len() > MAX_DIMS) {
-        let problem = format!("has {} dimensions, the limit is {MAX_DIMS}", tensor.shape.len());
+    let mut covered = 0;
+    for (name, tensor) in tensors {
+        let problem = match check_tensor(tensor, covered) {
+            Ok(end) => {
+                covered = end;
+                continue;
+            }
+            Err(problem) => problem,
+        };
         return Err(ModelError::malformed(label, Section::TensorTable, Some(name), None, problem));
     }
-    let covered = tensors.last().map_or(0, |(_, tensor)| tensor.data_offsets.1);
-    let header = Header::new(raw.metadata, tensors).map_err(|e| wrong(printable_problem(&e.to_string())))?;
     if covered != data.len() {
         return Err(wrong(format!(
             "the tensors cover {covered} bytes, but the file has {} of data",
@@ -254,13 +258,32 @@ fn read_header(label: &str, bytes: &[u8]) -> Result<(Header, usize), ModelError>
     Ok((header, n.saturating_add(FIRST_HEADER_BYTE)))
 }
 
-/// The header as it stands: names in any order, each once.
-struct RawHeader {
+/// Checks that a tensor starts where the one before it ended and has as many bytes as its shape; returns its end.
+fn check_tensor(tensor: &HeaderTensor, covered: usize) -> Result<usize, String> {
+    let (start, end) = tensor.data_offsets;
+    if tensor.shape.len() > MAX_DIMS {
+        return Err(format!("has {} dimensions, the limit is {MAX_DIMS}", tensor.shape.len()));
+    }
+    if start != covered || end < start {
+        return Err(format!(
+            "has bytes {start} to {end}; they must follow byte {covered} without hole or overlap"
+        ));
+    }
+    let elements = tensor.shape.iter().try_fold(1usize, |n, dim| n.checked_mul(*dim));
+    match elements.and_then(|n| n.checked_mul(tensor.dtype.bitsize())) {
+        None => Err("the product of the dimensions is too large for any file".to_owned()),
+        Some(bits) if bits.checked_div(8) == end.checked_sub(start) && bits.is_multiple_of(8) => Ok(end),
+        Some(bits) => Err(format!("its shape needs {bits} bits, but it has bytes {start} to {end}")),
+    }
+}
+
+/// The tensors of one file; sorted by position after [`read_header`].
+struct Header {
     metadata: Option<HashMap<String, String>>,
     tensors: Vec<(String, HeaderTensor)>,
 }
 
-impl<'de> Deserialize<'de> for RawHeader {
+impl<'de> Deserialize<'de> for Header {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(HeaderVisitor)
     }
@@ -269,27 +292,20 @@ impl<'de> Deserialize<'de> for RawHeader {
 struct HeaderVisitor;
 
 impl<'de> Visitor<'de> for HeaderVisitor {
-    type Value = RawHeader;
+    type Value = Header;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
-        let mut raw = RawHeader { metadata: None, tensors: Vec::new() };
-        let mut seen = HashSet::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let mut raw = Header { metadata: None, tensors: Vec::new() };
         while let Some(name) = map.next_key::<String>()? {
             if name == "__metadata__" {
                 if raw.metadata.replace(map.next_value()?).is_some() {
                     return Err(A::Error::custom("__metadata__ stands in the header twice"));
                 }
                 continue;
-            }
-            if !seen.insert(name.clone()) {
-                return Err(A::Error::custom(format!(
-                    "tensor `{}` stands in the header twice",
-                    printable(&name)
-                )));
             }
             raw.tensors.push((name, map.next_value()?));
         }
@@ -343,14 +359,11 @@ fn is_plain_name(name: &str) -> bool {
     name.len() <= 255 && !name.starts_with('.') && name.ends_with(".safetensors") && name.chars().all(plain)
 }
 
-/// What is wrong with some JSON, and where; never the text itself, except for names serde quotes.
+/// What is wrong with some JSON, and where. The library's message may repeat a word of the file, so it is bounded
+/// and loses control characters.
 fn json_problem(e: &serde_json::Error) -> String {
-    printable_problem(&format!("is not the JSON it must be: {e}"))
-}
-
-/// Library messages may repeat names from the file; they are escaped and bounded as ours are.
-fn printable_problem(message: &str) -> String {
     const MAX: usize = 200;
+    let message = format!("is not the JSON it must be: {e}");
     let escaped: String = message.chars().take(MAX).filter(|c| !c.is_control()).collect();
     if message.chars().nth(MAX).is_some() { format!("{escaped}…") } else { escaped }
 }

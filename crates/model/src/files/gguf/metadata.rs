@@ -208,7 +208,13 @@ impl Metadata {
             None => Ok(None),
             Some(Value::Array(array)) => match read(array) {
                 Some(out) => Ok(Some(out)),
-                None => Err(self.mistyped(key, &wanted, Value::Array(array))),
+                None if matches!(array.element_type(), ValueType::I32 | ValueType::U32) => {
+                    Err(self.invalid(key, format!("must be {wanted}, and every element must fit")))
+                }
+                None => {
+                    let (n, found) = (array.len(), array.element_type());
+                    Err(self.invalid(key, format!("must be {wanted}, is an array of {n} {found}")))
+                }
             },
             Some(other) => Err(self.mistyped(key, &wanted, other)),
         }
@@ -273,12 +279,7 @@ impl Metadata {
     }
 
     fn mistyped(&self, key: &str, wanted: &str, found: Value<'_>) -> ModelError {
-        // An array of the right type can still hold a number that does not fit, so both are told.
-        let found = match found {
-            Value::Array(array) => format!("an array of {} {}", array.len(), array.element_type()),
-            other => other.value_type().to_string(),
-        };
-        self.invalid(key, format!("must be {wanted} in range, is {found}"))
+        self.invalid(key, format!("must be {wanted}, is {}", found.value_type()))
     }
 }
 
