@@ -122,7 +122,6 @@ fn half_at(block: &[u8], at: usize) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::block::BlockType;
 
     /// A smooth, signed, uneven signal: the worst case of none of the encoders, the usual case of all.

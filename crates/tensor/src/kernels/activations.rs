@@ -62,15 +62,46 @@ pub struct Activations {
     pub(crate) tiles: ActTiles,
 }
 
-/// The same rows in tiles of up to 4, the order in which tiled kernels read them.
+/// The same rows in tiles of up to 4, the order in which tiled kernels read them: for every block all rows, and
+/// inside it, for the quants and pairs, one tile of rows after another.
 #[derive(Debug, Default)]
 pub(crate) struct ActTiles {
-    /// `[block][tile][group of 4 numbers][row of the tile]`, 4 bytes each.
+    /// `[block][tile][group of 4 numbers][row of the tile]`.
     pub(crate) quants: Vec<[i8; 4]>,
-    /// `[block][tile][pair of 32s (of 16s twice as many)][row of the tile]`, two sums each.
-    pub(crate) sums: Vec<[i16; 2]>,
-    /// `[block][tile][row of the tile]`.
+    /// Sums of two neighbouring 16s, `[block][tile][8][row of the tile]`; blocks of 256 only.
+    pub(crate) pairs_of_16: Vec<[i16; 2]>,
+    /// Sums of two neighbouring 32s, `[block][tile][4][row of the tile]`; blocks of 256 only.
+    pub(crate) pairs_of_32: Vec<[i16; 2]>,
+    /// Sums of whole blocks, `[block][row]`; blocks of 32 only.
+    pub(crate) totals: Vec<i32>,
+    /// The same sums times the scale.
+    pub(crate) scaled_totals: Vec<f32>,
+    /// `[block][row]`.
     pub(crate) scales: Vec<f32>,
+}
+
+/// Neighbouring rows that are multiplied together: as many as leave the sums of 16 columns in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowTile {
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+}
+
+impl RowTile {
+    /// Most rows in a tile.
+    pub(crate) const MOST: usize = 4;
+
+    /// Tiles for so many rows.
+    pub(crate) fn count(rows: usize) -> usize {
+        rows.div_ceil(RowTile::MOST)
+    }
+
+    /// Tile `index` of them; sizes differ by at most one.
+    pub(crate) fn of(rows: usize, index: usize) -> RowTile {
+        let tiles = RowTile::count(rows);
+        let first = rows * index / tiles;
+        RowTile { first, rows: rows * (index + 1) / tiles - first }
+    }
 }
 
 impl Activations {
@@ -169,4 +200,61 @@ fn quantize_block<const LEN: usize>(x: &[f32; LEN], quants: &mut [i8; LEN]) -> f
         *quant = (x * inverse + 12_582_912.0).to_bits() as u8 as i8;
     }
     amax / 127.0
+}
+
+/// Fills [`Activations::tiles`] from the row-major quants.
+#[inline(always)]
+pub(super) fn tile(x: &mut Activations) {
+    match x.scheme {
+        ActScheme::F32 => {}
+        ActScheme::Q8Block32 => tile_blocks::<SMALL>(x),
+        ActScheme::Q8Block256 => tile_blocks::<SUPER>(x),
+    }
+    x.tiled = true;
+}
+
+#[inline(always)]
+fn tile_blocks<const LEN: usize>(x: &mut Activations) {
+    let (rows, n_blocks) = (x.rows, x.k / LEN);
+    let tiles = &mut x.tiles;
+    tiles.quants.resize(rows * x.k / 4, [0; 4]);
+    tiles.scales.resize(rows * n_blocks, 0.0);
+    if LEN == SUPER {
+        tiles.pairs_of_16.resize(rows * n_blocks * 8, [0; 2]);
+        tiles.pairs_of_32.resize(rows * n_blocks * 4, [0; 2]);
+    } else {
+        tiles.totals.resize(rows * n_blocks, 0);
+        tiles.scaled_totals.resize(rows * n_blocks, 0.0);
+    }
+    for index in 0..RowTile::count(rows) {
+        let tile = RowTile::of(rows, index);
+        for r in 0..tile.rows {
+            let row = tile.first + r;
+            let quants = x.quants[row * x.k..][..x.k].as_chunks::<4>().0;
+            for block in 0..n_blocks {
+                let start = block * rows + tile.first;
+                let groups = &mut tiles.quants[start * (LEN / 4)..][..tile.rows * (LEN / 4)];
+                for (groups, &quad) in groups.chunks_exact_mut(tile.rows).zip(&quants[block * (LEN / 4)..]) {
+                    groups[r] = quad;
+                }
+                let scale = x.scales[row * n_blocks + block];
+                let sums = &x.sums[(row * n_blocks + block) * (LEN / 16)..][..LEN / 16];
+                tiles.scales[start + r] = scale;
+                if LEN == SUPER {
+                    for pair in 0..8 {
+                        tiles.pairs_of_16[start * 8 + pair * tile.rows + r] =
+                            [sums[pair * 2], sums[pair * 2 + 1]];
+                    }
+                    for pair in 0..4 {
+                        let [a, b, c, d] = std::array::from_fn(|i| sums[pair * 4 + i]);
+                        tiles.pairs_of_32[start * 4 + pair * tile.rows + r] = [a + b, c + d];
+                    }
+                } else {
+                    let total = i32::from(sums[0]) + i32::from(sums[1]);
+                    tiles.totals[start + r] = total;
+                    tiles.scaled_totals[start + r] = scale * total as f32;
+                }
+            }
+        }
+    }
 }

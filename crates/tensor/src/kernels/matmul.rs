@@ -23,36 +23,14 @@ use crate::blocks::{self, SMALL, SUPER, SmallBlock, SuperBlock};
 /// Activation rows one unpacked block is used for before the next is unpacked.
 const ROWS: usize = 64;
 
-/// `y = x W^T` for the columns of `y`. Compiled once for each table.
+/// `y = x W^T` for the columns of `y`. Compiled once for each table. `reversed` adds from the end, which is wrong:
+/// it is there for `Kernels::broken_numerics`.
 #[inline(always)]
-pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, order: Order) {
+pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, reversed: bool) {
     match weight.scheme() {
-        ActScheme::F32 => floats(weight, x, y, order),
-        ActScheme::Q8Block32 => blocked::<SmallBlock>(weight, x, y, order),
-        ActScheme::Q8Block256 => blocked::<SuperBlock>(weight, x, y, order),
-    }
-}
-
-/// The order in which a row's blocks are added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// The specified one.
-    Ascending,
-    /// Wrong on purpose: descending when there is more than one row. See `Kernels::broken_numerics`.
-    #[cfg(feature = "broken-numerics")]
-    ByRowCount,
-}
-
-impl Order {
-    #[inline(always)]
-    fn block(self, step: usize, blocks: usize, rows: usize) -> usize {
-        match self {
-            Order::Ascending => step,
-            #[cfg(feature = "broken-numerics")]
-            Order::ByRowCount if rows > 1 => blocks - 1 - step,
-            #[cfg(feature = "broken-numerics")]
-            Order::ByRowCount => step,
-        }
+        ActScheme::F32 => floats(weight, x, y, reversed),
+        ActScheme::Q8Block32 => blocked::<SmallBlock>(weight, x, y, reversed),
+        ActScheme::Q8Block256 => blocked::<SuperBlock>(weight, x, y, reversed),
     }
 }
 
@@ -115,7 +93,7 @@ fn integer_dot<const LEN: usize>(a: &[i8; LEN], b: &[i8; LEN]) -> i32 {
 
 /// Walks output rows, then blocks, then activation rows, so that a block is unpacked once for many rows.
 #[inline(always)]
-fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, order: Order) {
+fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, reversed: bool) {
     let block_bytes = weight.block_type.block_bytes();
     let n_blocks = weight.k / weight.block_type.block_len();
     let columns = y.columns();
@@ -125,7 +103,7 @@ fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_
             let count = ROWS.min(x.rows - first);
             let mut sums = [0f32; ROWS];
             for step in 0..n_blocks {
-                let at = order.block(step, n_blocks, x.rows);
+                let at = if reversed { n_blocks - 1 - step } else { step };
                 let block = B::unpack(weight.block_type, &row[at * block_bytes..][..block_bytes]);
                 for (r, sum) in sums[..count].iter_mut().enumerate() {
                     *sum = block.add(x, first + r, at, *sum);
@@ -140,22 +118,21 @@ fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_
 
 /// Float weights: each row is widened once, then multiplied with every activation row.
 #[inline(always)]
-fn floats(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, order: Order) {
+fn floats(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, reversed: bool) {
     let row_bytes = weight.k * weight.block_type.block_bytes();
     let columns = y.columns();
     let mut widened = vec![0f32; weight.k];
-    let mut reversed = Vec::new();
+    let mut mirrored = Vec::new();
     for column in columns.clone() {
         let row = &weight.packed()[column * row_bytes..][..row_bytes];
         blocks::plain::decode(weight.block_type, row, &mut widened);
         let at = column - columns.start;
-        if order.block(0, 2, x.rows) != 0 {
-            // The broken order: both operands back to front.
+        if reversed {
             widened.reverse();
             for r in 0..x.rows {
-                reversed.clear();
-                reversed.extend(x.row_floats(r).iter().rev());
-                y.row_mut(r)[at] = lanes::dot(&reversed, &widened);
+                mirrored.clear();
+                mirrored.extend(x.row_floats(r).iter().rev());
+                y.row_mut(r)[at] = lanes::dot(&mirrored, &widened);
             }
             continue;
         }

@@ -7,7 +7,7 @@
 
 use super::activations::{self, Activations};
 use super::attention::{self, Attend, AttendScratch, KvRows};
-use super::matmul::{self, Order};
+use super::matmul;
 use super::matrix::{Layout, Matrix};
 use super::{ColumnBlock, Kernels, rows};
 use crate::block::BlockType;
@@ -37,14 +37,14 @@ pub(super) static TABLE: Kernels = Kernels {
 /// See [`Kernels::broken_numerics`].
 #[cfg(feature = "broken-numerics")]
 pub(super) static BROKEN: Kernels =
-    Kernels { name: "broken", matmul: |w, x, y| matmul::matmul(w, x, y, Order::ByRowCount), ..TABLE };
+    Kernels { name: "broken", matmul: |w, x, y| matmul::matmul(w, x, y, x.rows > 1), ..TABLE };
 
 fn no_tiles(block_type: BlockType, _: usize, _: &[u8], _: &mut [u8]) {
     unreachable!("the portable table keeps {} in rows", block_type.name());
 }
 
 fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
-    matmul::matmul(weight, x, y, Order::Ascending);
+    matmul::matmul(weight, x, y, false);
 }
 
 fn to_halves(x: &[f32], out: &mut [u16]) {

@@ -5,20 +5,21 @@
 
 use std::arch::x86_64::*;
 
-use super::super::activations::{self, ActScheme, Activations};
-use super::super::attention::{self, Attend, AttendScratch, KvRows};
-use super::super::matmul::{self, Order};
-use super::super::matrix::{Layout, Matrix};
-use super::super::{ColumnBlock, Kernels, RopeStyle, rows};
+use super::{records, small_records, small_tiles, super_records, super_tiles};
 use crate::block::BlockType;
 use crate::float16::{f16_to_f32, f32_to_f16};
+use crate::kernels::activations::{self, ActScheme, Activations};
+use crate::kernels::attention::{self, Attend, AttendScratch, KvRows};
+use crate::kernels::matmul;
+use crate::kernels::matrix::{Layout, Matrix};
+use crate::kernels::{ColumnBlock, Kernels, RopeStyle, rows};
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "x86-avx2",
-    layout: |_| Layout::Rows,
+    layout,
     pack_tiles,
     quantize,
-    matmul: matmul_rows,
+    matmul,
     rms_norm,
     rms_norm_in_place,
     silu_mul,
@@ -34,18 +35,59 @@ pub(super) static TABLE: Kernels = Kernels {
     attend,
 };
 
-fn pack_tiles(block_type: BlockType, _: usize, _: &[u8], _: &mut [u8]) {
-    unreachable!("the portable table keeps {} in rows", block_type.name());
+/// Tiles for every type whose files are common; the rest stay in rows, for the shared loops.
+fn layout(block_type: BlockType) -> Layout {
+    match block_type {
+        BlockType::F32 | BlockType::F16 | BlockType::BF16 | BlockType::Q2K | BlockType::Q3K => Layout::Rows,
+        BlockType::Q4_0
+        | BlockType::Q4_1
+        | BlockType::Q5_0
+        | BlockType::Q5_1
+        | BlockType::Q8_0
+        | BlockType::Iq4Nl
+        | BlockType::Q4K
+        | BlockType::Q5K
+        | BlockType::Q6K => Layout::Tiles,
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn pack_tiles(block_type: BlockType, k: usize, source: &[u8], target: &mut [u8]) {
+    let n_blocks = k / block_type.block_len();
+    match block_type {
+        BlockType::Q4_0 => records::pack::<small_records::Q4_0>(n_blocks, source, target),
+        BlockType::Q4_1 => records::pack::<small_records::Q4_1>(n_blocks, source, target),
+        BlockType::Q5_0 => records::pack::<small_records::Q5_0>(n_blocks, source, target),
+        BlockType::Q5_1 => records::pack::<small_records::Q5_1>(n_blocks, source, target),
+        BlockType::Q8_0 => records::pack::<small_records::Q8_0>(n_blocks, source, target),
+        BlockType::Iq4Nl => records::pack::<small_records::Iq4Nl>(n_blocks, source, target),
+        BlockType::Q4K => records::pack::<super_records::Q4K>(n_blocks, source, target),
+        BlockType::Q5K => records::pack::<super_records::Q5K>(n_blocks, source, target),
+        BlockType::Q6K => records::pack::<super_records::Q6K>(n_blocks, source, target),
+        _ => unreachable!("{} stays in rows", block_type.name()),
+    }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn quantize(x: &[f32], n_rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
     activations::quantize(x, n_rows, k, scheme, out);
+    activations::tile(out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn matmul_rows(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
-    matmul::matmul(weight, x, y, Order::Ascending);
+fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
+    match weight.block_type {
+        BlockType::Q4_0 => small_tiles::matmul::<small_records::Q4_0>(weight, x, y),
+        BlockType::Q4_1 => small_tiles::matmul::<small_records::Q4_1>(weight, x, y),
+        BlockType::Q5_0 => small_tiles::matmul::<small_records::Q5_0>(weight, x, y),
+        BlockType::Q5_1 => small_tiles::matmul::<small_records::Q5_1>(weight, x, y),
+        BlockType::Q8_0 => small_tiles::matmul::<small_records::Q8_0>(weight, x, y),
+        BlockType::Iq4Nl => small_tiles::matmul::<small_records::Iq4Nl>(weight, x, y),
+        BlockType::Q4K => super_tiles::matmul::<super_records::Q4K>(weight, x, y),
+        BlockType::Q5K => super_tiles::matmul::<super_records::Q5K>(weight, x, y),
+        BlockType::Q6K => super_tiles::matmul::<super_records::Q6K>(weight, x, y),
+        _ => matmul::matmul(weight, x, y, false),
+    }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -4,6 +4,13 @@
 //! Not here: AVX-512 and VNNI, which no machine at hand can run.
 
 mod avx2;
+mod records;
+mod small_records;
+mod small_tiles;
+mod super_records;
+mod super_tiles;
+mod tiles;
+mod vector;
 
 use super::Kernels;
 

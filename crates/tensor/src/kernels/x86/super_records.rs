@@ -1,0 +1,336 @@
+//! Records of blocks of 256: Q4_K, Q5_K, Q6_K.
+//!
+//! A group is four consecutive numbers; a sub-block is the groups that share a scale. Low nibbles of two groups
+//! share a byte; fifth and sixth bits are kept apart, beside them.
+//!
+//! Invariant: `weights` gives numbers of 0 or more; what was subtracted in the block is subtracted again by the
+//! loops, from sums of activations.
+//! Not here: the loops (`super_tiles`).
+
+use super::records::{Halves, OCTETS, Pair, Record, half_bits, quad};
+use super::vector::{Avx2, Bytes, Int};
+use crate::blocks;
+use crate::kernels::matrix::TILE;
+
+/// A record of 256 numbers of 16 rows.
+pub(super) trait SuperRecord: Record {
+    /// Groups of four numbers that share a scale; sub-blocks are `64 / GROUPS`.
+    const GROUPS: usize;
+    /// Groups whose products fit a short: `2 * max weight * 127 * DEPTH < 32768`.
+    const DEPTH: usize;
+    /// Whether [`Expanded::pairs`] holds minimums (per 32); else scales (per 16), for the offset of 32.
+    const MINS: bool;
+
+    /// Numbers of one group and octet, as unsigned bytes.
+    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int;
+
+    /// Widens the scales, once for all activation rows.
+    fn expand(&self, cpu: Avx2, out: &mut Expanded);
+
+    /// The scale of the scales.
+    fn scale(&self) -> &Halves;
+
+    /// The scale of the minimums.
+    fn min_scale(&self) -> &Halves;
+}
+
+/// The scales of a record as shorts.
+pub(super) struct Expanded {
+    /// Per sub-block and octet: the row's scale, twice in each word.
+    pub(super) scales: [[Int; OCTETS]; 16],
+    /// Per pair of sub-blocks and octet: minimums (or scales) of both.
+    pub(super) pairs: [[Int; OCTETS]; 8],
+}
+
+impl Expanded {
+    pub(super) fn zero(cpu: Avx2) -> Expanded {
+        Expanded { scales: [[cpu.zero(); OCTETS]; 16], pairs: [[cpu.zero(); OCTETS]; 8] }
+    }
+}
+
+/// The scales of Q4_K and Q5_K, still in 6 bits: 128 scales `[sub-block][row]`, then 128 minimums
+/// `[pair of sub-blocks][row][2]`. Of the eight registers of values, two share the bytes of a `low`, four the
+/// bytes of a `high`.
+#[repr(C, align(32))]
+struct SixBits {
+    low: [Bytes; 4],
+    high: [Bytes; 2],
+    scale: Halves,
+    min_scale: Halves,
+}
+
+impl SixBits {
+    fn put(&mut self, row: usize, block: &[u8]) {
+        let (scales, mins) = blocks::q4_k::six_bits(block);
+        for sub in 0..8 {
+            self.put_value(sub * TILE + row, scales[sub]);
+            self.put_value(8 * TILE + sub / 2 * 2 * TILE + row * 2 + sub % 2, mins[sub]);
+        }
+        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
+        self.min_scale.as_flattened_mut()[row] = half_bits(block, 2);
+    }
+
+    fn put_value(&mut self, at: usize, value: u8) {
+        let (register, byte) = (at / 32, at % 32);
+        self.low[register / 2].as_flattened_mut()[byte] |= (value & 15) << (4 * (register % 2));
+        self.high[register / 4].as_flattened_mut()[byte] |= (value >> 4) << (2 * (register % 4));
+    }
+
+    #[inline(always)]
+    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
+        let (low_mask, high_mask) = (cpu.splat_u8(0x0f), cpu.splat_u8(0x30));
+        let mut values = [[[0u8; 4]; 8]; 8];
+        for i in 0..4 {
+            let (low, high) = (cpu.load(&self.low[i]), cpu.load(&self.high[i / 2]));
+            let (first, second) = match i % 2 {
+                0 => (cpu.left::<4>(high), cpu.left::<2>(high)),
+                _ => (high, cpu.right::<2>(high)),
+            };
+            let join = |low, high| cpu.or(cpu.and(low, low_mask), cpu.and(high, high_mask));
+            cpu.store(&mut values[2 * i], join(low, first));
+            cpu.store(&mut values[2 * i + 1], join(cpu.right::<4>(low), second));
+        }
+        let flat = values.as_flattened().as_flattened();
+        let eights = flat.as_chunks::<8>().0;
+        let sixteens = flat.as_chunks::<16>().0;
+        for octet in 0..OCTETS {
+            for sub in 0..8 {
+                out.scales[sub][octet] = cpu.widen_twice(&eights[sub * OCTETS + octet]);
+            }
+            for pair in 0..4 {
+                out.pairs[pair][octet] = cpu.widen_u8(&sixteens[8 + pair * OCTETS + octet]);
+            }
+        }
+    }
+}
+
+/// Low nibbles of the eight groups of a sub-block of 32: group `i` in low halves, group `i + 4` in high halves.
+pub(super) type Nibbles = [Pair; 4];
+
+/// Writes the low nibbles of a row's 32 numbers.
+#[inline(always)]
+pub(super) fn put_nibbles(nibbles: &mut Nibbles, row: usize, quad: impl Fn(usize) -> u32) {
+    for i in 0..4 {
+        let word = quad(i) & 0x0f0f_0f0f | (quad(i + 4) & 0x0f0f_0f0f) << 4;
+        nibbles[i][row / 8][row % 8] = word.to_le_bytes();
+    }
+}
+
+/// Low nibbles of one group.
+#[inline(always)]
+pub(super) fn nibble_weights(cpu: Avx2, nibbles: &Nibbles, group: usize, octet: usize) -> Int {
+    let both = cpu.load(&nibbles[group % 4][octet]);
+    cpu.and(if group < 4 { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f))
+}
+
+/// Writes the fifth bits of a row's 32 numbers: group `g` in bit `g`.
+#[inline(always)]
+pub(super) fn put_fifth_bits(bits: &mut Pair, row: usize, quad: impl Fn(usize) -> u32) {
+    let word = (0..8).fold(0, |word, group| word | (quad(group) >> 4 & 0x0101_0101) << group);
+    bits[row / 8][row % 8] = word.to_le_bytes();
+}
+
+/// Fifth bits of one group, in place.
+#[inline(always)]
+pub(super) fn fifth_bit(cpu: Avx2, bits: &Pair, group: usize, octet: usize) -> Int {
+    let bits = cpu.load(&bits[octet]);
+    let moved = match group {
+        0 => cpu.left::<4>(bits),
+        1 => cpu.left::<3>(bits),
+        2 => cpu.left::<2>(bits),
+        3 => cpu.left::<1>(bits),
+        4 => bits,
+        5 => cpu.right::<1>(bits),
+        6 => cpu.right::<2>(bits),
+        _ => cpu.right::<3>(bits),
+    };
+    cpu.and(moved, cpu.splat_u8(0x10))
+}
+
+/// Q4_K, 2304 bytes.
+#[repr(C, align(32))]
+pub(super) struct Q4K {
+    header: SixBits,
+    subs: [Nibbles; 8],
+}
+
+// SAFETY: arrays of integers only; 256 + 2048 bytes leave no padding.
+unsafe impl Record for Q4K {
+    const BLOCK_BYTES: usize = blocks::q4_k::BYTES;
+
+    fn put(&mut self, row: usize, block: &[u8]) {
+        self.header.put(row, block);
+        let quants = blocks::super_block(crate::BlockType::Q4K, block).quants;
+        for (sub, nibbles) in self.subs.iter_mut().enumerate() {
+            put_nibbles(nibbles, row, |group| quad(&quants, sub * 8 + group, 0));
+        }
+    }
+}
+
+impl SuperRecord for Q4K {
+    const GROUPS: usize = 8;
+    /// 2 * 15 * 127 * 8 = 30480.
+    const DEPTH: usize = 8;
+    const MINS: bool = true;
+
+    #[inline(always)]
+    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
+        nibble_weights(cpu, &self.subs[sub], group, octet)
+    }
+
+    #[inline(always)]
+    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
+        self.header.expand(cpu, out);
+    }
+
+    #[inline(always)]
+    fn scale(&self) -> &Halves {
+        &self.header.scale
+    }
+
+    #[inline(always)]
+    fn min_scale(&self) -> &Halves {
+        &self.header.min_scale
+    }
+}
+
+/// Q5_K, 2816 bytes.
+#[repr(C, align(32))]
+pub(super) struct Q5K {
+    header: SixBits,
+    subs: [FiveBits; 8],
+}
+
+/// A sub-block of 32 numbers of 5 bits.
+#[repr(C, align(32))]
+struct FiveBits {
+    fifth: Pair,
+    nibbles: Nibbles,
+}
+
+// SAFETY: arrays of integers only; 256 + 8 * (64 + 256) bytes leave no padding.
+unsafe impl Record for Q5K {
+    const BLOCK_BYTES: usize = blocks::q5_k::BYTES;
+
+    fn put(&mut self, row: usize, block: &[u8]) {
+        self.header.put(row, block);
+        let quants = blocks::super_block(crate::BlockType::Q5K, block).quants;
+        for (index, sub) in self.subs.iter_mut().enumerate() {
+            put_nibbles(&mut sub.nibbles, row, |group| quad(&quants, index * 8 + group, 0));
+            put_fifth_bits(&mut sub.fifth, row, |group| quad(&quants, index * 8 + group, 0));
+        }
+    }
+}
+
+impl SuperRecord for Q5K {
+    const GROUPS: usize = 8;
+    /// 2 * 31 * 127 * 4 = 31496.
+    const DEPTH: usize = 4;
+    const MINS: bool = true;
+
+    #[inline(always)]
+    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
+        let sub = &self.subs[sub];
+        cpu.or(nibble_weights(cpu, &sub.nibbles, group, octet), fifth_bit(cpu, &sub.fifth, group, octet))
+    }
+
+    #[inline(always)]
+    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
+        self.header.expand(cpu, out);
+    }
+
+    #[inline(always)]
+    fn scale(&self) -> &Halves {
+        &self.header.scale
+    }
+
+    #[inline(always)]
+    fn min_scale(&self) -> &Halves {
+        &self.header.min_scale
+    }
+}
+
+/// Q6_K, 3360 bytes.
+#[repr(C, align(32))]
+pub(super) struct Q6K {
+    /// `[pair of sub-blocks][row][2]`, i8.
+    scales: [Bytes; 8],
+    scale: Halves,
+    subs: [SixBitQuants; 16],
+}
+
+/// A sub-block of 16 numbers of 6 bits: low nibbles of group `t` in half `t % 2` of `low[t / 2]`, its high bits
+/// at bits `2t` of `high`.
+#[repr(C, align(32))]
+struct SixBitQuants {
+    low: [Pair; 2],
+    high: Pair,
+}
+
+// SAFETY: arrays of integers only; 256 + 32 + 16 * 192 bytes leave no padding.
+unsafe impl Record for Q6K {
+    const BLOCK_BYTES: usize = blocks::q6_k::BYTES;
+
+    fn put(&mut self, row: usize, block: &[u8]) {
+        let unpacked = blocks::super_block(crate::BlockType::Q6K, block);
+        let (octet, lane) = (row / 8, row % 8);
+        for (index, sub) in self.subs.iter_mut().enumerate() {
+            let quads: [u32; 4] = std::array::from_fn(|t| quad(&unpacked.quants, index * 4 + t, 32));
+            for half in 0..2 {
+                let word = quads[2 * half] & 0x0f0f_0f0f | (quads[2 * half + 1] & 0x0f0f_0f0f) << 4;
+                sub.low[half][octet][lane] = word.to_le_bytes();
+            }
+            let high = (0..4).fold(0, |word, t| word | (quads[t] >> 4 & 0x0303_0303) << (2 * t));
+            sub.high[octet][lane] = high.to_le_bytes();
+            let pair = self.scales[index / 2].as_flattened_mut();
+            pair[row * 2 + index % 2] = unpacked.scales[index] as u8;
+        }
+        self.scale.as_flattened_mut()[row] = half_bits(block, 208);
+    }
+}
+
+impl SuperRecord for Q6K {
+    const GROUPS: usize = 4;
+    /// 2 * 63 * 127 * 2 = 32004.
+    const DEPTH: usize = 2;
+    const MINS: bool = false;
+
+    #[inline(always)]
+    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
+        let sub = &self.subs[sub];
+        let both = cpu.load(&sub.low[group / 2][octet]);
+        let low = cpu.and(if group % 2 == 0 { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f));
+        let high = cpu.load(&sub.high[octet]);
+        let high = match group {
+            0 => cpu.left::<4>(high),
+            1 => cpu.left::<2>(high),
+            2 => high,
+            _ => cpu.right::<2>(high),
+        };
+        cpu.or(low, cpu.and(high, cpu.splat_u8(0x30)))
+    }
+
+    #[inline(always)]
+    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
+        for pair in 0..8 {
+            let sixteens = self.scales[pair].as_flattened().as_chunks::<16>().0;
+            for octet in 0..OCTETS {
+                let scales = cpu.widen_i8(&sixteens[octet]);
+                let [first, second] = cpu.split_pairs(scales);
+                out.pairs[pair][octet] = scales;
+                out.scales[2 * pair][octet] = first;
+                out.scales[2 * pair + 1][octet] = second;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn scale(&self) -> &Halves {
+        &self.scale
+    }
+
+    #[inline(always)]
+    fn min_scale(&self) -> &Halves {
+        unreachable!("Q6_K has no minimums")
+    }
+}
