@@ -21,3 +21,45 @@ pub(super) fn avx2() -> Option<&'static Kernels> {
         && is_x86_feature_detected!("f16c");
     detected.then_some(&avx2::TABLE)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{Activations, Attend, AttendScratch, BlockType, Columns, Kernels, KvRows};
+
+    /// Rounding mode, denormals, masks: the control bits of the SSE unit, all but the sticky flags.
+    fn control() -> u32 {
+        let mut register = 0u32;
+        // SAFETY: stores the 32-bit control register to `register`, nothing else.
+        unsafe { std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut register, options(nostack)) };
+        register & !0x3f
+    }
+
+    #[test]
+    fn kernels_leave_the_floating_point_mode_alone() {
+        let before = control();
+        assert_eq!(before, 0x1f80, "denormals are kept and rounding is to nearest");
+        for table in Kernels::available() {
+            let a: [f32; 64] = std::array::from_fn(|i| (i as f32 - 30.0) * 2.0);
+            let mut out = [0.0; 64];
+            table.silu_mul(&a, &a, &mut out);
+            table.gelu_tanh_mul(&a, &a, &mut out);
+            table.rms_norm(&a, &a, 1e-6, &mut out);
+            let mut halves = [0; 64];
+            table.to_halves(&a, &mut halves);
+            let kv =
+                KvRows { keys: &halves, values: &halves, stride: 16, head_dim: 16, committed: 4, path: &[] };
+            let spec = Attend { first: 0, last: 3, scale: 1.0, softcap: Some(2.0) };
+            table.attend(&a, &kv, &spec, &mut AttendScratch::new(), &mut out);
+            for block_type in [BlockType::Q8_0, BlockType::F16] {
+                let weight = table.pack(block_type, &vec![1; 16 * block_type.row_bytes(64).unwrap()], 16, 64);
+                let mut acts = Activations::new();
+                table.quantize(&a, 1, 64, weight.scheme(), &mut acts);
+                table.matmul(&weight, &acts, Columns::new(&mut out[..16], 1, 16).whole());
+            }
+            assert_eq!(control(), before, "{}", table.name());
+            let tiny = [1e-40];
+            table.add(&tiny, &tiny, &mut out[..1]);
+            assert_eq!(out[0], 2.0 * tiny[0], "denormals survive");
+        }
+    }
+}
