@@ -9,4 +9,14 @@
 //! the draft lengths and the prompt's cuts change only how long it takes.
 //! Not here: files, devices and command lines; this crate opens none of them.
 
+mod cached;
+mod clock;
+pub mod draft;
+mod error;
 pub mod sampling;
+pub mod session;
+pub mod speculate;
+
+pub use cached::CachedLane;
+pub use clock::{Clock, MonotonicClock};
+pub use error::{DraftError, EngineError};

@@ -57,12 +57,19 @@ pub enum SamplingError {
 }
 
 /// Chooses tokens under fixed parameters.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Sampler {
     params: SamplingParams,
     choice: u32,
     candidates: Vec<Candidate>, // scratch
     counts: Vec<u32>,           // scratch: zero between calls
+}
+
+impl Clone for Sampler {
+    fn clone(&self) -> Self {
+        // The scratch of a large vocabulary is megabytes; the copy grows its own.
+        Self { params: self.params.clone(), choice: self.choice, candidates: vec![], counts: vec![] }
+    }
 }
 
 impl Sampler {
@@ -79,6 +86,11 @@ impl Sampler {
     /// The parameters.
     pub fn params(&self) -> &SamplingParams {
         &self.params
+    }
+
+    /// Whether `other` chooses the same tokens.
+    pub fn same_settings(&self, other: &Self) -> bool {
+        self.params == other.params && self.choice == other.choice
     }
 
     /// What a row must return for this sampler.

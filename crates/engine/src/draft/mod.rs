@@ -1,0 +1,78 @@
+//! Who guesses the next tokens.
+//!
+//! A [`Drafter`] sees the session and proposes a token tree; it is told afterwards what was accepted.
+//! It may be wrong, slow or broken: none of that reaches the text.
+//!
+//! Invariant: a drafter cannot change a session; it can only propose.
+//! Not here: how much to draft and when to stop drafting (`speculate::budget`).
+
+mod model;
+mod ngram;
+mod vocabulary;
+
+use std::sync::atomic::AtomicBool;
+
+pub use model::ModelDrafter;
+pub use ngram::NgramDrafter;
+pub use vocabulary::{Vocabulary, VocabularyMismatch, check_vocabulary};
+
+use pilotfish_lane::Rows;
+
+use crate::error::DraftError;
+use crate::session::Session;
+use crate::speculate::{Accepted, TokenTree};
+
+/// Proposes tokens for a target to verify.
+pub trait Drafter: Send {
+    /// `none`, `ngram`, `model`, ….
+    fn name(&self) -> &str;
+
+    /// Longest useful draft, where the caller does not say.
+    fn default_max(&self) -> usize;
+
+    /// Work that is not part of any round, such as reading the prompt; stops early on `cancel`.
+    ///
+    /// # Errors
+    /// When the drafter cannot go on; the reply is then made without it.
+    fn prepare(&mut self, session: &Session, cancel: &AtomicBool) -> Result<(), DraftError> {
+        let _ = (session, cancel);
+        Ok(())
+    }
+
+    /// Guesses behind the session's last token, at most `limit` deep; the root alone is a fine answer.
+    ///
+    /// # Errors
+    /// When the drafter cannot go on; the reply is then made without it.
+    fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError>;
+
+    /// Learns what became of the last proposal.
+    fn observe(&mut self, draft: &TokenTree, accepted: &Accepted, rows: &Rows) {
+        let _ = (draft, accepted, rows);
+    }
+
+    /// Why it proposes nothing for the time being, if there is a reason worth telling.
+    fn idle_reason(&self) -> Option<String> {
+        None
+    }
+
+    /// Forgets everything about earlier sessions.
+    fn reset(&mut self) {}
+}
+
+/// Proposes nothing: plain decoding.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoDrafter;
+
+impl Drafter for NoDrafter {
+    fn name(&self) -> &str {
+        "none"
+    }
+
+    fn default_max(&self) -> usize {
+        0
+    }
+
+    fn propose(&mut self, session: &Session, _: usize) -> Result<TokenTree, DraftError> {
+        Ok(TokenTree::root(session.last()))
+    }
+}

@@ -1,0 +1,118 @@
+//! Which guesses of a verified tree are right, and which token follows them.
+//!
+//! Start at the root. The target's own token behind a node is what the sampler makes of that node's
+//! row; if a child guessed it, go there and repeat; if not, that token is the bonus and the walk ends.
+//!
+//! Invariant: every token of the result is the one plain decoding would have chosen at its position,
+//! whatever was guessed. The walk keeps no state.
+//! Not here: end tokens, stop strings and limits (`session`), the cache (`CachedLane`).
+
+use pilotfish_lane::{Rows, Want};
+
+use super::TokenTree;
+use crate::sampling::{Sampler, SamplingError};
+
+/// The accepted path and what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The root and the right guesses: rows to keep.
+    pub rows: Vec<usize>,
+    /// The target's token behind each of those rows; the last one is the bonus.
+    pub tokens: Vec<u32>,
+}
+
+impl Accepted {
+    /// Number of right guesses.
+    pub fn accepted(&self) -> usize {
+        self.rows.len() - 1
+    }
+}
+
+/// Walks `tree`, verified as `rows`; `history` holds the committed tokens, the root last.
+///
+/// # Errors
+/// When the root's row cannot be sampled from. A guess's row that cannot ends the walk before it:
+/// plain decoding might never see that row, or will meet the error itself in the next round.
+pub fn accept(
+    tree: &TokenTree,
+    rows: &Rows,
+    history: &[u32],
+    sampler: &mut Sampler,
+) -> Result<Accepted, SamplingError> {
+    let mut history = history.to_vec();
+    let bonus = target_token(rows, 0, &history, sampler)?;
+    let mut accepted = Accepted { rows: vec![0], tokens: vec![bonus] };
+    let (mut at, mut token) = (0, bonus);
+    while let Some(child) = tree.child(at, token) {
+        history.push(token);
+        let Ok(next) = target_token(rows, child, &history, sampler) else { break };
+        accepted.rows.push(child);
+        accepted.tokens.push(next);
+        (at, token) = (child, next);
+    }
+    Ok(accepted)
+}
+
+/// The target's own token behind row `i`.
+fn target_token(rows: &Rows, i: usize, history: &[u32], sampler: &mut Sampler) -> Result<u32, SamplingError> {
+    if sampler.want() == Want::Argmax {
+        Ok(rows.argmax(i).expect("a verifying pass asks for the argmax at least"))
+    } else {
+        sampler.sample(rows.logits(i).expect("a verifying pass asks for the sampler's logits"), history)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pilotfish_lane::Outputs;
+
+    use super::*;
+    use crate::sampling::SamplingParams;
+
+    fn argmaxes(tokens: &[u32]) -> Rows {
+        Rows::new(tokens.iter().map(|&token| Outputs::Argmax(token)).collect())
+    }
+
+    fn greedy() -> Sampler {
+        Sampler::new(SamplingParams::greedy(), 100, 0).unwrap()
+    }
+
+    fn walk(tree: &TokenTree, targets: &[u32]) -> (Vec<usize>, Vec<u32>) {
+        let accepted = accept(tree, &argmaxes(targets), &[1], &mut greedy()).unwrap();
+        (accepted.rows, accepted.tokens)
+    }
+
+    #[test]
+    fn speculation_accepts_up_to_the_first_wrong_guess() {
+        let chain = TokenTree::chain(1, &[10, 11, 12]);
+        assert_eq!(walk(&chain, &[10, 11, 12, 13]), (vec![0, 1, 2, 3], vec![10, 11, 12, 13]));
+        assert_eq!(walk(&chain, &[10, 99, 12, 13]), (vec![0, 1], vec![10, 99]));
+        assert_eq!(walk(&chain, &[99, 11, 12, 13]), (vec![0], vec![99]));
+        assert_eq!(walk(&TokenTree::root(1), &[7]), (vec![0], vec![7]));
+    }
+
+    #[test]
+    fn speculation_follows_the_branch_that_is_right() {
+        let mut tree = TokenTree::chain(1, &[10, 11]); // rows 1, 2
+        let side = tree.push(0, 20); // row 3
+        tree.push(side, 21); // row 4
+        assert_eq!(walk(&tree, &[20, 0, 0, 21, 22]), (vec![0, 3, 4], vec![20, 21, 22]));
+        assert_eq!(walk(&tree, &[20, 0, 0, 9, 22]), (vec![0, 3], vec![20, 9]));
+    }
+
+    #[test]
+    fn speculation_bad_logits_behind_a_guess_end_the_walk_only() {
+        let mut sampler = Sampler::new(SamplingParams::default(), 3, 0).unwrap();
+        let sure = |id: usize| {
+            let mut logits = vec![-50.0; 3];
+            logits[id] = 50.0;
+            Outputs::Logits(logits)
+        };
+        let tree = TokenTree::chain(0, &[1, 2]);
+        let rows = Rows::new(vec![sure(1), Outputs::Logits(vec![f32::NAN; 3]), sure(0)]);
+        let accepted = accept(&tree, &rows, &[0], &mut sampler).unwrap();
+        assert_eq!(accepted, Accepted { rows: vec![0], tokens: vec![1] });
+        let rows = Rows::new(vec![Outputs::Logits(vec![f32::NAN; 3]), sure(2), sure(0)]);
+        assert!(accept(&tree, &rows, &[0], &mut sampler).is_err());
+    }
+}

@@ -1,0 +1,314 @@
+//! The one loop: draft, verify, accept, keep, commit.
+//!
+//! [`Generation::next_round`] is the loop's body. Plain decoding is the same body with a draft that is
+//! only its root.
+//!
+//! Invariant: a committed token is the sampler's answer to the target's row behind exactly the committed
+//! tokens before it; a rejected guess is never in the cache when a round ends.
+//! Not here: what a token sequence means (`session`), who guesses (`draft`).
+
+mod accept;
+mod budget;
+mod stats;
+mod tree;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use accept::{Accepted, accept};
+pub use budget::{Budget, RoundCost};
+pub use stats::Stats;
+pub use tree::TokenTree;
+
+use pilotfish_lane::{LaneError, Rows, Want};
+
+use crate::cached::CachedLane;
+use crate::clock::{Clock, MonotonicClock};
+use crate::draft::{Drafter, NoDrafter};
+use crate::error::EngineError;
+use crate::sampling::{Logprobs, logprobs};
+use crate::session::{FinishReason, Session};
+
+/// A drafter and what was learned about it; lives as long as the target it drafts for.
+pub struct Speculator {
+    drafter: Box<dyn Drafter>,
+    budget: Budget,
+}
+
+impl Speculator {
+    /// Drafts with `drafter`, at most `draft_max` deep (by default as deep as it finds useful), and with
+    /// `parking` stops while that loses.
+    pub fn new(drafter: Box<dyn Drafter>, draft_max: Option<usize>, parking: bool) -> Self {
+        let max = draft_max.unwrap_or(drafter.default_max());
+        Self { drafter, budget: Budget::new(max, parking) }
+    }
+
+    /// Plain decoding.
+    pub fn none() -> Self {
+        Self::new(Box::new(NoDrafter), None, false)
+    }
+
+    /// The drafter's name.
+    pub fn name(&self) -> &str {
+        self.drafter.name()
+    }
+}
+
+/// How a generation runs; nothing here changes a token.
+#[derive(Clone)]
+pub struct Options {
+    /// Prompt tokens per pass.
+    pub prefill_chunk: usize,
+    /// Most probable tokens to list for each token of the reply; `None` for no log-probabilities.
+    pub logprobs: Option<usize>,
+    /// Set to end the reply at the next pass.
+    pub cancel: Arc<AtomicBool>,
+    /// Where times come from.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            prefill_chunk: 512,
+            logprobs: None,
+            cancel: Arc::default(),
+            clock: Arc::new(MonotonicClock::default()),
+        }
+    }
+}
+
+/// What one round added to the reply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Round {
+    /// Its tokens; none when the round was cancelled.
+    pub tokens: Vec<u32>,
+    /// Text that became final.
+    pub text: String,
+    /// One entry per token, when asked for.
+    pub logprobs: Vec<Logprobs>,
+    /// Guesses verified.
+    pub drafted: usize,
+    /// Guesses on the longest path of the draft: the most that could be right.
+    pub depth: usize,
+    /// Guesses that were right.
+    pub accepted: usize,
+    /// Set in the last round.
+    pub finish: Option<FinishReason>,
+}
+
+/// What became of speculation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpeculationReport {
+    /// The drafter's name.
+    pub drafter: String,
+    /// Tokens committed per round.
+    pub tau: f64,
+    /// Whether drafting is off, for now or for good.
+    pub parked: bool,
+    /// Why, or why the drafter has nothing to say.
+    pub reason: Option<String>,
+}
+
+/// A reply in the making.
+pub struct Generation<'a> {
+    target: &'a mut CachedLane,
+    drafter: &'a mut dyn Drafter,
+    budget: &'a mut Budget,
+    session: Session,
+    options: Options,
+    stats: Stats,
+    prefilled: bool,
+}
+
+impl<'a> Generation<'a> {
+    /// Begins the reply to `session`'s prompt. Nothing runs yet.
+    ///
+    /// # Errors
+    /// [`EngineError::ContextBeyondLane`], [`EngineError::PromptToken`].
+    pub fn new(
+        target: &'a mut CachedLane,
+        speculator: &'a mut Speculator,
+        session: Session,
+        options: Options,
+    ) -> Result<Self, EngineError> {
+        let (asked, lane, vocab) = (session.limits().context, target.info().context, target.info().vocab);
+        if asked > lane {
+            return Err(EngineError::ContextBeyondLane { asked, lane });
+        }
+        if let Some(index) = session.prompt().iter().position(|&token| token as usize >= vocab) {
+            let token = session.prompt()[index];
+            return Err(EngineError::PromptToken { index, token, vocab });
+        }
+        let stats = Stats { prompt_tokens: session.prompt().len(), ..Stats::default() };
+        let Speculator { drafter, budget } = speculator;
+        budget.start_reply();
+        let drafter = drafter.as_mut();
+        Ok(Self { target, drafter, budget, session, options, stats, prefilled: false })
+    }
+
+    /// Reads the prompt up to its last token, in chunks; `progress` hears how many of how many tokens
+    /// are read. What the cache already holds of the prompt is kept. [`Generation::next_round`] does
+    /// this by itself where it was not done. Returns early when cancelled.
+    ///
+    /// # Errors
+    /// What the target's lane says.
+    pub fn prefill(&mut self, progress: &mut dyn FnMut(usize, usize)) -> Result<(), EngineError> {
+        if self.prefilled || self.session.done() {
+            return Ok(());
+        }
+        let start = self.options.clock.now_ms();
+        let prompt = self.session.prompt();
+        let before_last = &prompt[..prompt.len() - 1];
+        let mut read = self.target.sync(before_last);
+        self.stats.reused_tokens = read;
+        let chunk = self.options.prefill_chunk.clamp(1, self.target.info().max_width);
+        while read < before_last.len() {
+            progress(read, prompt.len());
+            if self.options.cancel.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let end = before_last.len().min(read + chunk);
+            self.target.append(&before_last[read..end], Want::Nothing)?;
+            read = end;
+        }
+        progress(read, prompt.len());
+        let read_at = self.options.clock.now_ms();
+        self.stats.prefill_ms = read_at - start;
+        if self.budget.may_draft() {
+            self.prepare_drafter();
+            self.stats.draft_prefill_ms = self.options.clock.now_ms() - read_at;
+        }
+        self.prefilled = true;
+        Ok(())
+    }
+
+    /// Runs one round; `None` when the reply has ended.
+    ///
+    /// # Errors
+    /// What the target's lane or the sampler says. Tokens of earlier rounds stay valid.
+    pub fn next_round(&mut self) -> Result<Option<Round>, EngineError> {
+        if self.session.done() {
+            return Ok(None);
+        }
+        self.prefill(&mut |_, _| {})?;
+        if self.options.cancel.load(Ordering::Relaxed) {
+            let text = self.session.cancel();
+            return Ok(Some(Round { text, finish: self.session.finish(), ..Round::default() }));
+        }
+        let start = self.options.clock.now_ms();
+        let draft = self.propose();
+        let proposed = self.options.clock.now_ms();
+        let (draft, rows) = self.verify(draft)?;
+        let verified = self.options.clock.now_ms();
+        let accepted = accept(&draft, &rows, &self.session.tokens, &mut self.session.sampler)?;
+        self.target.keep(&accepted.rows)?;
+        let committed = self.session.commit(&accepted.tokens);
+        if self.session.done() {
+            // The reply may have ended before the accepted path did.
+            self.target.truncate(self.session.len());
+        }
+        self.drafter.observe(&draft, &accepted, &rows);
+        let tokens = accepted.tokens[..committed.count].to_vec();
+        let round = Round {
+            logprobs: self.logprobs(&rows, &accepted.rows, &tokens),
+            tokens,
+            text: committed.text,
+            drafted: draft.drafted(),
+            depth: draft.depth(),
+            accepted: accepted.accepted(),
+            finish: self.session.finish(),
+        };
+        let cost = RoundCost {
+            draft_ms: proposed - start,
+            total_ms: self.options.clock.now_ms() - start,
+            drafted: draft.drafted(),
+            tokens: committed.count,
+        };
+        self.budget.observe(cost);
+        self.stats.count(&draft, &accepted, committed.count);
+        self.stats.decode_ms += cost.total_ms;
+        self.stats.draft_ms += cost.draft_ms;
+        self.stats.verify_ms += verified - proposed;
+        Ok(Some(round))
+    }
+
+    /// The session: prompt, reply, how it ended.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Counts and times so far.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What became of speculation so far.
+    pub fn report(&self) -> SpeculationReport {
+        SpeculationReport {
+            drafter: self.drafter.name().to_owned(),
+            tau: self.stats.tau(),
+            parked: self.budget.parked(),
+            reason: self.budget.reason().map(str::to_owned).or_else(|| self.drafter.idle_reason()),
+        }
+    }
+
+    /// Ends the generation and hands the session back.
+    pub fn into_session(self) -> Session {
+        self.session
+    }
+
+    /// The next draft: within the budget, the limits and what the lane takes. A drafter that fails is
+    /// retired, and the reply goes on without it.
+    fn propose(&mut self) -> TokenTree {
+        let root = TokenTree::root(self.session.last());
+        // The bonus token needs room too.
+        let limit = self.budget.next().min(self.session.room() - 1);
+        if limit == 0 {
+            return root;
+        }
+        if self.budget.begins_probe() {
+            self.prepare_drafter();
+        }
+        match self.drafter.propose(&self.session, limit) {
+            Ok(tree) => {
+                assert_eq!(tree.token(0), root.token(0), "a draft hangs on the last token");
+                let info = self.target.info();
+                tree.clip(limit, info.max_width - 1, info.vocab)
+            }
+            Err(error) => {
+                self.budget.retire(error.to_string());
+                root
+            }
+        }
+    }
+
+    /// Lets the drafter read what it has missed.
+    fn prepare_drafter(&mut self) {
+        if let Err(error) = self.drafter.prepare(&self.session, &self.options.cancel) {
+            self.budget.retire(error.to_string());
+        }
+    }
+
+    /// The target's pass over the tree. Where only guesses lead to non-finite logits, plain decoding
+    /// would never have met them, so the round is repeated without guesses.
+    fn verify(&mut self, draft: TokenTree) -> Result<(TokenTree, Rows), LaneError> {
+        let want = if self.options.logprobs.is_some() { Want::Logits } else { self.session.sampler.want() };
+        match self.target.forward(&draft.to_batch(want)) {
+            Err(LaneError::NonFinite { .. }) if draft.drafted() > 0 => {
+                let root = TokenTree::root(draft.token(0));
+                let rows = self.target.forward(&root.to_batch(want))?;
+                Ok((root, rows))
+            }
+            rows => Ok((draft, rows?)),
+        }
+    }
+
+    fn logprobs(&self, rows: &Rows, path: &[usize], tokens: &[u32]) -> Vec<Logprobs> {
+        let Some(n) = self.options.logprobs else { return Vec::new() };
+        let entry = |(&row, &token): (&usize, &u32)| {
+            logprobs(rows.logits(row).expect("logits were wanted for log-probabilities"), token, n)
+        };
+        path.iter().zip(tokens).map(entry).collect()
+    }
+}

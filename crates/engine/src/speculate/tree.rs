@@ -1,0 +1,147 @@
+//! Guessed tokens with their parents.
+//!
+//! Node 0 is the root: the last committed token, which is not in the cache yet. Every other node is a
+//! guess for the token behind its parent; a chain is a tree of width one. Nodes and the rows of the
+//! verifying pass have the same indices.
+//!
+//! Invariant: parents come before children, and siblings differ.
+//! Not here: which guesses are right (`accept`).
+
+use pilotfish_lane::{Batch, Row, Want};
+
+/// One node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Node {
+    token: u32,
+    parent: Option<usize>,
+    depth: usize,
+}
+
+/// A root and the guesses behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenTree {
+    nodes: Vec<Node>,
+}
+
+impl TokenTree {
+    /// Only the root: a plain decoding step.
+    pub fn root(token: u32) -> Self {
+        Self { nodes: vec![Node { token, parent: None, depth: 0 }] }
+    }
+
+    /// A root with one guess behind another.
+    pub fn chain(root: u32, guesses: &[u32]) -> Self {
+        let mut tree = Self::root(root);
+        let mut at = 0;
+        for &token in guesses {
+            at = tree.push(at, token);
+        }
+        tree
+    }
+
+    /// Adds a guess behind node `parent` and returns its index; a guess that is there already is not
+    /// added again.
+    ///
+    /// # Panics
+    /// When there is no such parent: a bug in the drafter.
+    pub fn push(&mut self, parent: usize, token: u32) -> usize {
+        if let Some(child) = self.child(parent, token) {
+            return child;
+        }
+        let depth = self.nodes[parent].depth + 1;
+        self.nodes.push(Node { token, parent: Some(parent), depth });
+        self.nodes.len() - 1
+    }
+
+    /// Number of nodes, root included: the width of the verifying pass.
+    pub fn width(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Number of guesses.
+    pub fn drafted(&self) -> usize {
+        self.nodes.len() - 1
+    }
+
+    /// Guesses on the longest path.
+    pub fn depth(&self) -> usize {
+        self.nodes.iter().map(|node| node.depth).max().unwrap_or(0)
+    }
+
+    /// Token of node `i`.
+    pub fn token(&self, i: usize) -> u32 {
+        self.nodes[i].token
+    }
+
+    /// The child of `parent` that guesses `token`.
+    pub fn child(&self, parent: usize, token: u32) -> Option<usize> {
+        self.nodes.iter().position(|node| node.parent == Some(parent) && node.token == token)
+    }
+
+    /// The nodes as rows, each wanting `want`.
+    pub fn to_batch(&self, want: Want) -> Batch {
+        let mut batch = Batch::new();
+        for node in &self.nodes {
+            batch.push(Row { token: node.token, parent: node.parent, want });
+        }
+        batch
+    }
+
+    /// The tree without guesses deeper than `depth`, past `drafted` in number or outside a vocabulary
+    /// of `vocab`, and without what hangs on them.
+    pub fn clip(&self, depth: usize, drafted: usize, vocab: usize) -> Self {
+        let mut clipped = Self::root(self.nodes[0].token);
+        let mut moved = vec![Some(0)]; // old index to new index
+        for node in &self.nodes[1..] {
+            let parent = node.parent.and_then(|parent| moved[parent]);
+            let fits = node.depth <= depth && clipped.drafted() < drafted && (node.token as usize) < vocab;
+            moved.push(parent.filter(|_| fits).map(|parent| clipped.push(parent, node.token)));
+        }
+        clipped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fork() -> TokenTree {
+        // 5 ─┬─ 6 ── 8
+        //    └─ 7
+        let mut tree = TokenTree::chain(5, &[6]);
+        tree.push(0, 7);
+        tree.push(1, 8);
+        tree
+    }
+
+    #[test]
+    fn speculation_tree_becomes_rows_with_the_same_indices() {
+        let batch = fork().to_batch(Want::Argmax);
+        assert_eq!(batch.rows().iter().map(|row| row.token).collect::<Vec<_>>(), [5, 6, 7, 8]);
+        assert_eq!(batch.path(3), [0, 1, 3]);
+        assert_eq!(batch.path(2), [0, 2]);
+        assert_eq!(fork().depth(), 2);
+    }
+
+    #[test]
+    fn speculation_tree_has_no_twin_siblings() {
+        let mut tree = fork();
+        assert_eq!(tree.push(0, 6), 1);
+        assert_eq!(tree.width(), 4);
+        assert_eq!(tree.push(2, 6), 4, "the same token elsewhere is another guess");
+    }
+
+    #[test]
+    fn speculation_tree_is_clipped_with_its_branches() {
+        let tree = fork();
+        assert_eq!(tree.clip(9, 9, 100), tree);
+        assert_eq!(tree.clip(1, 9, 100).width(), 3);
+        assert_eq!(tree.clip(9, 1, 100), TokenTree::chain(5, &[6]));
+        assert_eq!(tree.clip(0, 9, 100), TokenTree::root(5));
+        // Without token 6 its child 8 goes too.
+        let mut low = TokenTree::chain(5, &[60]);
+        low.push(1, 4);
+        low.push(0, 7);
+        assert_eq!(low.clip(9, 9, 50), TokenTree::chain(5, &[7]));
+    }
+}
