@@ -28,7 +28,7 @@ pub struct Pass {
 pub enum Fault {
     /// The engine breaks: [`LaneError::Device`].
     Device,
-    /// The model computes NaN: [`LaneError::NonFinite`].
+    /// The model computes NaN in every row: [`Outputs::NonFinite`].
     NonFinite,
 }
 
@@ -152,22 +152,25 @@ impl ScriptedLane {
         Ok(())
     }
 
-    fn row(&self, batch: &Batch, i: usize) -> Result<Outputs, LaneError> {
+    fn row(&self, batch: &Batch, i: usize, poisoned: bool) -> Outputs {
         let want = batch.rows()[i].want;
         if want == Want::Nothing {
-            return Ok(Outputs::Nothing);
+            return Outputs::Nothing;
+        }
+        if poisoned {
+            return Outputs::NonFinite;
         }
         let mut prefix = self.committed.clone();
         prefix.extend(batch.path(i).into_iter().map(|row| batch.rows()[row].token));
         let logits = (self.script)(&prefix);
         assert_eq!(logits.len(), self.info.vocab, "the script returns one logit per token");
         if logits.iter().any(|logit| !logit.is_finite()) {
-            return Err(LaneError::NonFinite { position: prefix.len() - 1 });
+            return Outputs::NonFinite;
         }
-        Ok(match want {
+        match want {
             Want::Logits => Outputs::Logits(logits),
             _ => Outputs::Argmax(lowest_argmax(&logits)),
-        })
+        }
     }
 }
 
@@ -188,17 +191,13 @@ impl Lane for ScriptedLane {
         if let Some((cost, clock)) = &self.cost {
             clock.fetch_add(cost(batch.width()), Ordering::Relaxed);
         }
-        match self.faults.iter().find(|(at, _)| *at == pass) {
-            Some((_, Fault::Device)) => {
-                let (lane, what) = (self.info.name.clone(), format!("scripted fault in pass {pass}"));
-                return Err(LaneError::Device { lane, what });
-            }
-            Some((_, Fault::NonFinite)) => {
-                return Err(LaneError::NonFinite { position: self.committed.len() });
-            }
-            None => {}
+        let fault = self.faults.iter().find(|(at, _)| *at == pass).map(|(_, fault)| *fault);
+        if fault == Some(Fault::Device) {
+            let (lane, what) = (self.info.name.clone(), format!("scripted fault in pass {pass}"));
+            return Err(LaneError::Device { lane, what });
         }
-        let outputs = (0..batch.width()).map(|i| self.row(batch, i)).collect::<Result<_, _>>()?;
+        let poisoned = fault == Some(Fault::NonFinite);
+        let outputs = (0..batch.width()).map(|i| self.row(batch, i, poisoned)).collect();
         self.speculative = batch.clone();
         Ok(Rows::new(outputs))
     }
@@ -283,9 +282,9 @@ mod tests {
         let batch = Batch::chain(&[5], Want::Argmax);
         lane.forward(&batch).unwrap();
         assert!(matches!(lane.forward(&batch), Err(LaneError::Device { .. })));
-        assert!(matches!(lane.forward(&batch), Err(LaneError::NonFinite { position: 0 })));
         assert!(matches!(lane.keep(&[0]), Err(LaneError::NotAPath { .. })));
-        assert!(lane.forward(&batch).is_ok());
+        assert_eq!(lane.forward(&batch).unwrap().get(0), &Outputs::NonFinite);
+        assert!(lane.forward(&batch).unwrap().argmax(0).is_some());
     }
 
     #[test]
@@ -300,8 +299,13 @@ mod tests {
     fn a_script_that_computes_nan_is_reported_only_where_wanted() {
         let mut lane =
             ScriptedLane::new(3, 8, |prefix| vec![if prefix.len() > 1 { f32::NAN } else { 0.0 }; 3]);
-        assert!(lane.forward(&Batch::chain(&[0, 1], Want::Nothing)).is_ok());
-        let error = lane.forward(&Batch::chain(&[0, 1], Want::Argmax)).unwrap_err();
-        assert!(matches!(error, LaneError::NonFinite { position: 1 }));
+        let mut batch = Batch::new();
+        batch.push(Row { token: 0, parent: None, want: Want::Argmax });
+        batch.push(Row { token: 1, parent: Some(0), want: Want::Nothing });
+        batch.push(Row { token: 1, parent: Some(0), want: Want::Logits });
+        let rows = lane.forward(&batch).unwrap();
+        assert_eq!(rows.get(0), &Outputs::Argmax(0));
+        assert_eq!(rows.get(1), &Outputs::Nothing);
+        assert_eq!(rows.get(2), &Outputs::NonFinite);
     }
 }

@@ -13,7 +13,8 @@ use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, S
 use minijinja::machinery::{CodeGenerator, Instructions, Span, Token, WhitespaceConfig, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
-use minijinja::{Error, ErrorKind};
+
+use super::{TemplateError, described};
 
 /// Tokens in one `{{ … }}` or `{% … %}`. Chains such as `a + a + …` nest without any bracket, so this bounds the depth
 /// of every expression; the longest tag of the published templates has about 400.
@@ -30,9 +31,10 @@ const WHITESPACE: WhitespaceConfig =
 ///
 /// # Errors
 /// Syntax errors, nesting beyond the limits, and statements templates of models may not use; with their line.
-pub(super) fn compile<'s>(name: &'s str, source: &'s str) -> Result<Instructions<'s>, Error> {
+pub(super) fn compile<'s>(name: &'s str, source: &'s str) -> Result<Instructions<'s>, TemplateError> {
     check_size(source)?;
-    let template = parse(source, name, SyntaxConfig::default(), WHITESPACE)?;
+    let template =
+        parse(source, name, SyntaxConfig::default(), WHITESPACE).map_err(|error| described(&error, false))?;
     let template = statement(&template)?;
     let mut generator = CodeGenerator::new(name, source);
     generator.compile_stmt(&template);
@@ -40,11 +42,11 @@ pub(super) fn compile<'s>(name: &'s str, source: &'s str) -> Result<Instructions
 }
 
 /// Bounds what the parser and the compiler recurse over, before they do.
-fn check_size(source: &str) -> Result<(), Error> {
+fn check_size(source: &str) -> Result<(), TemplateError> {
     let (mut tags, mut elifs, mut in_tag) = (0, 0, 0);
     let mut starts = false;
     for token in tokenize(source, false, SyntaxConfig::default(), WHITESPACE) {
-        let (token, span) = token?;
+        let (token, span) = token.map_err(|error| described(&error, false))?;
         match token {
             Token::BlockStart | Token::VariableStart => {
                 tags += 1;
@@ -61,16 +63,16 @@ fn check_size(source: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn refused(problem: impl Into<String>, span: Span) -> Error {
-    let problem = format!("line {}: {}", span.start_line, problem.into());
-    Error::new(ErrorKind::SyntaxError, problem)
+fn refused(problem: impl Into<String>, span: Span) -> TemplateError {
+    let line = usize::from(span.start_line);
+    TemplateError::Failed { line: Some(line), message: format!("line {line}: {}", problem.into()) }
 }
 
-fn statements<'s>(list: &[Stmt<'s>]) -> Result<Vec<Stmt<'s>>, Error> {
+fn statements<'s>(list: &[Stmt<'s>]) -> Result<Vec<Stmt<'s>>, TemplateError> {
     list.iter().map(statement).collect()
 }
 
-fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, Error> {
+fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, TemplateError> {
     let forbidden = |what: &str, span: Span| {
         refused(format!("`{what}` is not allowed: a chat template is one file"), span)
     };
@@ -107,7 +109,7 @@ fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, Error> {
         )),
         Stmt::WithBlock(s) => {
             let pairs = s.assignments.iter().map(|(a, b)| Ok((expression(a)?, expression(b)?)));
-            let assignments = pairs.collect::<Result<_, Error>>()?;
+            let assignments = pairs.collect::<Result<_, TemplateError>>()?;
             Stmt::WithBlock(Spanned::new(
                 ast::WithBlock { assignments, body: statements(&s.body)? },
                 s.span(),
@@ -146,7 +148,7 @@ fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, Error> {
     })
 }
 
-fn macro_of<'s>(s: &Spanned<ast::Macro<'s>>) -> Result<Spanned<ast::Macro<'s>>, Error> {
+fn macro_of<'s>(s: &Spanned<ast::Macro<'s>>) -> Result<Spanned<ast::Macro<'s>>, TemplateError> {
     let inner = ast::Macro {
         name: s.name,
         args: expressions(&s.args)?,
@@ -156,17 +158,17 @@ fn macro_of<'s>(s: &Spanned<ast::Macro<'s>>) -> Result<Spanned<ast::Macro<'s>>, 
     Ok(Spanned::new(inner, s.span()))
 }
 
-fn expressions<'s>(list: &[Expr<'s>]) -> Result<Vec<Expr<'s>>, Error> {
+fn expressions<'s>(list: &[Expr<'s>]) -> Result<Vec<Expr<'s>>, TemplateError> {
     list.iter().map(expression).collect()
 }
 
-fn expression<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, Error> {
+fn expression<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, TemplateError> {
     let optional = |e: &Option<Expr<'s>>| e.as_ref().map(expression).transpose();
     Ok(match expr {
         Expr::Var(e) => Expr::Var(Spanned::new(ast::Var { id: e.id }, e.span())),
         Expr::Const(e) => Expr::Const(Spanned::new(ast::Const { value: e.value.clone() }, e.span())),
         Expr::Slice(e) => {
-            let bound = |b: &Option<Expr<'s>>| -> Result<CallArg<'s>, Error> {
+            let bound = |b: &Option<Expr<'s>>| -> Result<CallArg<'s>, TemplateError> {
                 Ok(CallArg::Pos(optional(b)?.unwrap_or_else(|| constant(Value::from(()), e.span()))))
             };
             let bounds = vec![bound(&e.start)?, bound(&e.stop)?, bound(&e.step)?];
@@ -214,21 +216,21 @@ fn expression<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, Error> {
         Expr::Call(e) => Expr::Call(call(e)?),
         Expr::List(e) => Expr::List(Spanned::new(ast::List { items: expressions(&e.items)? }, e.span())),
         Expr::Map(e) => {
-            let keys = e.keys.iter().map(key).collect::<Result<_, Error>>()?;
+            let keys = e.keys.iter().map(key).collect::<Result<_, TemplateError>>()?;
             Expr::Map(Spanned::new(ast::Map { keys, values: expressions(&e.values)? }, e.span()))
         }
     })
 }
 
 /// A key of a map: hashing walks the whole value, so anything but a constant is checked first.
-fn key<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, Error> {
+fn key<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, TemplateError> {
     match expr {
         Expr::Const(_) => expression(expr),
         _ => Ok(filter("[]", expression(expr)?, Vec::new(), expr.span())),
     }
 }
 
-fn binary<'s>(e: &Spanned<ast::BinOp<'s>>) -> Result<Expr<'s>, Error> {
+fn binary<'s>(e: &Spanned<ast::BinOp<'s>>) -> Result<Expr<'s>, TemplateError> {
     let (left, right) = (expression(&e.left)?, expression(&e.right)?);
     let name = match e.op {
         BinOpKind::Add => "+",
@@ -273,7 +275,7 @@ fn comparison(op: CompareOpKind) -> &'static str {
     }
 }
 
-fn call<'s>(e: &Spanned<ast::Call<'s>>) -> Result<Spanned<ast::Call<'s>>, Error> {
+fn call<'s>(e: &Spanned<ast::Call<'s>>) -> Result<Spanned<ast::Call<'s>>, TemplateError> {
     // The engine's own comparison of the last two values, which nothing bounds.
     if let Expr::GetAttr(method) = &e.expr
         && method.name == "changed"
@@ -284,7 +286,7 @@ fn call<'s>(e: &Spanned<ast::Call<'s>>) -> Result<Spanned<ast::Call<'s>>, Error>
     Ok(Spanned::new(inner, e.span()))
 }
 
-fn arguments<'s>(args: &[CallArg<'s>], span: Span) -> Result<Vec<CallArg<'s>>, Error> {
+fn arguments<'s>(args: &[CallArg<'s>], span: Span) -> Result<Vec<CallArg<'s>>, TemplateError> {
     let argument = |arg: &CallArg<'s>| {
         Ok(match arg {
             CallArg::Pos(e) => CallArg::Pos(expression(e)?),

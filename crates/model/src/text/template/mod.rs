@@ -74,7 +74,7 @@ pub enum TemplateError {
         message: String,
     },
     /// The template did more than any template may.
-    #[error("{message}")]
+    #[error("chat template: {message}")]
     Budget {
         /// Which limit, and where in the template.
         message: String,
@@ -145,7 +145,14 @@ impl ChatTemplate {
             source: without_generation_tags(source),
             tokenizer: tokenizer.clone(),
         }));
-        template.probe().map_err(|error| refused(error.to_string()))?;
+        template.probe().map_err(|error| {
+            // The error already names the template, so the words are enough.
+            refused(match error {
+                TemplateError::Raised { message } => format!("it refuses every conversation: {message}"),
+                TemplateError::Failed { message, .. } => message,
+                TemplateError::Budget { message } | TemplateError::Input { message } => message,
+            })
+        })?;
         Ok(template)
     }
 
@@ -239,7 +246,7 @@ fn run(
     budget: &Arc<Budget>,
     now: SystemTime,
 ) -> Result<String, TemplateError> {
-    let instructions = guard::compile("chat_template", source).map_err(|error| described(&error, budget))?;
+    let instructions = guard::compile("chat_template", source)?;
     let mut env = Environment::empty();
     env.set_debug(false);
     env.set_fuel(Some(MAX_STEPS));
@@ -260,9 +267,9 @@ fn run(
     let mut text = String::new();
     Vm::new(&env)
         .eval(&instructions, root, &BTreeMap::new(), &mut make_string_output(&mut text), AutoEscape::None)
-        .map_err(|error| described(&error, budget))?;
+        .map_err(|error| described(&error, budget.is_spent()))?;
     if text.len() > MAX_VALUE {
-        return Err(described(&budget.exceeded("the prompt is longer than 4 MiB"), budget));
+        return Err(described(&budget.exceeded("the prompt is longer than 4 MiB"), true));
     }
     Ok(text)
 }
@@ -278,7 +285,7 @@ fn raised(message: &str) -> Error {
 }
 
 /// Sorts an error of the engine and says where it happened.
-fn described(error: &Error, budget: &Budget) -> TemplateError {
+fn described(error: &Error, spent: bool) -> TemplateError {
     let mut cause: &dyn std::error::Error = error;
     loop {
         if let Some(Raised(message)) = cause.downcast_ref() {
@@ -295,13 +302,13 @@ fn described(error: &Error, budget: &Budget) -> TemplateError {
     let at = line.map_or(String::new(), |line| format!("line {line}: "));
     let what = inner.detail().map_or_else(|| inner.kind().to_string(), cut);
     let recursion = what.contains("recursion limit");
-    if budget.is_spent() || inner.kind() == ErrorKind::OutOfFuel || recursion {
+    if spent || inner.kind() == ErrorKind::OutOfFuel || recursion {
         let what = if inner.kind() == ErrorKind::OutOfFuel && inner.detail().is_none() {
             format!("the template goes beyond its limits: more than {MAX_STEPS} steps")
         } else {
             what
         };
-        return TemplateError::Budget { message: format!("chat template: {at}{what}") };
+        return TemplateError::Budget { message: format!("{at}{what}") };
     }
     let kind = match inner.kind() {
         ErrorKind::SyntaxError => "syntax error: ",

@@ -19,6 +19,8 @@ use super::pre::{Named, PreTokenizer};
 use super::vocabulary::{SpecialIds, Vocabulary, byte_of};
 use crate::{Metadata, ModelError};
 
+const MERGES: &str = "tokenizer.ggml.merges";
+
 /// A byte-level BPE encoder.
 pub(super) struct Bpe {
     pre: PreTokenizer,
@@ -35,16 +37,11 @@ impl Bpe {
         let named = Named::find(name).ok_or_else(|| {
             metadata.unsupported(key, format!("unknown pre-tokenizer; known: {}", Named::known()))
         })?;
-        let merges = merges(metadata, vocabulary)?;
+        vocabulary.scores(metadata)?;
+        let model = model(metadata, vocabulary, named.whole_words)?;
         let alphabet = alphabet();
         vocabulary.set_bytes(|text, kind, out| bytes_of(text, kind, out));
         vocabulary.read_special(metadata, SpecialIds { add_bos: named.add_bos, ..SpecialIds::default() })?;
-        let tokens: Vocab = vocabulary.entries().map(|(text, id)| (text.to_string(), id)).collect();
-        let model = BpeBuilder::new()
-            .vocab_and_merges(tokens, merges)
-            .ignore_merges(named.whole_words)
-            .build()
-            .map_err(|error| metadata.invalid("tokenizer.ggml.merges", error.to_string()))?;
         let mut letter = [0u8; 4];
         let known = alphabet.map(|c| vocabulary.id(c.encode_utf8(&mut letter)).is_some());
         Ok(Self { pre: named.pre, model, known })
@@ -74,28 +71,43 @@ impl Bpe {
     }
 }
 
-/// Reads `tokenizer.ggml.merges`, dropping those that cannot apply.
-fn merges(metadata: &Metadata, vocabulary: &Vocabulary) -> Result<Merges, ModelError> {
-    let key = "tokenizer.ggml.merges";
-    let mut seen = HashSet::new();
-    let mut merges = Merges::new();
-    let mut product = String::new();
-    for (index, merge) in metadata.require_strings(key)?.iter().enumerate() {
+/// Builds the merging model from `tokenizer.ggml.merges`.
+fn model(metadata: &Metadata, vocabulary: &Vocabulary, whole_words: bool) -> Result<BPE, ModelError> {
+    let merges = merges(metadata)?;
+    let build = |merges: Merges| {
+        let tokens: Vocab = vocabulary.entries().map(|(text, id)| (text.to_string(), id)).collect();
+        BpeBuilder::new().vocab_and_merges(tokens, merges).ignore_merges(whole_words).build()
+    };
+    let owned = |&(left, right): &(&str, &str)| (left.to_string(), right.to_string());
+    // The crate refuses a merge with a part or product that is no token; hardly any file has one, so looking
+    // all of them up first would only double the work.
+    build(merges.iter().map(owned).collect())
+        .or_else(|_| {
+            let is_token = |text: &str| vocabulary.id(text).is_some();
+            let usable = merges.iter().filter(|(left, right)| {
+                is_token(left) && is_token(right) && is_token(&format!("{left}{right}"))
+            });
+            build(usable.map(owned).collect())
+        })
+        .map_err(|error| metadata.invalid(MERGES, error.to_string()))
+}
+
+/// The two parts of every merge, the first of equals only.
+fn merges(metadata: &Metadata) -> Result<Vec<(&str, &str)>, ModelError> {
+    let strings = metadata.require_strings(MERGES)?;
+    let mut seen = HashSet::with_capacity(strings.len());
+    let mut merges = Vec::with_capacity(strings.len());
+    for (index, merge) in strings.iter().enumerate() {
         // The separator is the first space behind the first character, which may be a space itself.
         let first = merge.chars().next().map_or(0, char::len_utf8);
         let parts = merge[first..].split_once(' ').filter(|(_, right)| !right.is_empty());
         let Some((left, right)) = parts else {
-            return Err(metadata.invalid(key, format!("merge {index} is not two parts with a space between")));
+            return Err(
+                metadata.invalid(MERGES, format!("merge {index} is not two parts with a space between"))
+            );
         };
-        let left = &merge[..first + left.len()];
-        product.clear();
-        product.push_str(left);
-        product.push_str(right);
-        if let (Some(a), Some(b), Some(_)) =
-            (vocabulary.id(left), vocabulary.id(right), vocabulary.id(&product))
-            && seen.insert((a, b))
-        {
-            merges.push((left.to_string(), right.to_string()));
+        if seen.insert(merge) {
+            merges.push((&merge[..first + left.len()], right));
         }
     }
     Ok(merges)

@@ -33,15 +33,7 @@ pub(super) struct Spm {
 impl Spm {
     /// Builds the encoder of a `llama` vocabulary and completes the vocabulary with bytes and special ids.
     pub(super) fn from_gguf(metadata: &Metadata, vocabulary: &mut Vocabulary) -> Result<Self, ModelError> {
-        let key = "tokenizer.ggml.scores";
-        let scores = metadata.f32s(key)?.ok_or_else(|| metadata.missing(key))?;
-        if scores.len() != vocabulary.len() {
-            let problem = format!("{} entries for {} tokens", scores.len(), vocabulary.len());
-            return Err(metadata.invalid(key, problem));
-        }
-        if let Some(id) = scores.iter().position(|score| score.is_nan()) {
-            return Err(metadata.invalid(key, format!("the score of token {id} is not a number")));
-        }
+        let scores = vocabulary.scores(metadata)?.ok_or_else(|| metadata.missing("tokenizer.ggml.scores"))?;
         vocabulary.set_bytes(|text, kind, out| bytes_of(text, kind, out));
         let defaults =
             SpecialIds { bos: Some(1), eos: Some(2), unk: Some(0), add_bos: true, ..SpecialIds::default() };

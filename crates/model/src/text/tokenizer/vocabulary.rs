@@ -135,6 +135,19 @@ impl Vocabulary {
         Ok(())
     }
 
+    /// Reads `tokenizer.ggml.scores`, which only SentencePiece needs but any file may have.
+    pub(super) fn scores(&self, metadata: &Metadata) -> Result<Option<Vec<f32>>, ModelError> {
+        let key = "tokenizer.ggml.scores";
+        let Some(scores) = metadata.f32s(key)? else { return Ok(None) };
+        if scores.len() != self.len() {
+            return Err(metadata.invalid(key, format!("{} entries for {} tokens", scores.len(), self.len())));
+        }
+        if let Some(id) = scores.iter().position(|score| score.is_nan()) {
+            return Err(metadata.invalid(key, format!("the score of token {id} is not a number")));
+        }
+        Ok(Some(scores))
+    }
+
     /// Gives every token the bytes it stands for; `bytes` may use the buffer it is handed.
     pub(super) fn set_bytes(&mut self, bytes: impl Fn(&str, TokenKind, &mut Vec<u8>)) {
         let mut buffer = Vec::new();

@@ -1,0 +1,371 @@
+//! One forward pass: the graph's operations over the buffers of the plan.
+//!
+//! Matrix products are cut by output columns, everything else by rows, so that every number has
+//! one writer and no sum crosses a thread.
+//!
+//! Invariant: nothing here looks at more than one row of a value at a time.
+//! Not here: which buffer a value lives in (`plan`), the loops themselves (`kernels`).
+
+use std::cell::RefCell;
+
+use pilotfish_model::Model;
+use pilotfish_model::graph::{Activation, Op, RopeStyle, ValueId, WeightId};
+use pilotfish_tensor::kernels::{
+    self, ActScheme, Activations, Attend, AttendScratch, Columns, Kernels, KvRows,
+};
+
+use super::kv::KvCache;
+use super::paths::Paths;
+use super::plan::Plan;
+use super::rope::RopeTable;
+use super::threads::Threads;
+use crate::{Batch, Outputs, Rows, Want};
+
+thread_local! {
+    static SCRATCH: RefCell<AttendScratch> = RefCell::new(AttendScratch::new());
+}
+
+/// Memory kept from pass to pass.
+pub(super) struct Workspace {
+    buffers: Vec<Vec<f32>>,
+    /// Gate, up and product inside a gated MLP, `[rows, ffn]` each.
+    inner: [Vec<f32>; 3],
+    quantized: Vec<Quantized>,
+    poison: Option<f32>,
+}
+
+/// The quantized form of one value.
+struct Quantized {
+    of: Source,
+    scheme: ActScheme,
+    activations: Activations,
+}
+
+/// What was quantized: within a pass a value never changes once assigned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Nothing,
+    Value(ValueId),
+    /// The inside of the current gated MLP, or the gathered rows of the head.
+    Inner,
+}
+
+impl Workspace {
+    /// Empty buffers.
+    pub(super) fn new(n_buffers: usize, poison: Option<f32>) -> Self {
+        let buffers = vec![Vec::new(); n_buffers];
+        Self { buffers, inner: [const { Vec::new() }; 3], quantized: Vec::new(), poison }
+    }
+
+    /// Takes a buffer out, sized for `n` elements whose content is arbitrary.
+    fn take(&mut self, buffer: usize, n: usize) -> Vec<f32> {
+        let mut taken = std::mem::take(&mut self.buffers[buffer]);
+        sized(&mut taken, n, self.poison);
+        taken
+    }
+}
+
+fn sized(buffer: &mut Vec<f32>, n: usize, poison: Option<f32>) {
+    buffer.resize(n, 0.0);
+    if let Some(poison) = poison {
+        buffer.fill(poison);
+    }
+}
+
+/// One pass over a batch.
+pub(super) struct Pass<'a> {
+    pub(super) model: &'a Model,
+    pub(super) kernels: &'static Kernels,
+    pub(super) plan: &'a Plan,
+    pub(super) ropes: &'a [RopeTable],
+    pub(super) batch: &'a Batch,
+    pub(super) paths: &'a Paths,
+}
+
+impl Pass<'_> {
+    /// Runs every operation and returns what the rows asked for.
+    pub(super) fn run(&self, threads: &mut Threads, kv: &mut KvCache, workspace: &mut Workspace) -> Rows {
+        for quantized in &mut workspace.quantized {
+            quantized.of = Source::Nothing;
+        }
+        let mut rows = Rows::default();
+        for op in self.model.graph().ops() {
+            self.op(op, threads, kv, workspace, &mut rows);
+        }
+        rows
+    }
+
+    fn op(
+        &self,
+        op: &Op,
+        threads: &mut Threads,
+        kv: &mut KvCache,
+        workspace: &mut Workspace,
+        rows: &mut Rows,
+    ) {
+        let graph = self.model.graph();
+        let n_rows = self.batch.width();
+        let out = op.output();
+        let out_width = out.map_or(0, |value| graph.width(value));
+        // Taken out of the workspace while it is written, so that inputs can be borrowed beside it.
+        let mut y =
+            out.map_or_else(Vec::new, |value| workspace.take(self.plan.buffer(value), n_rows * out_width));
+        match *op {
+            Op::Embed { weight, scale, .. } => self.embed(weight, scale, &mut y),
+            Op::RmsNorm { x, weight, eps, group, .. } => {
+                let (x, weight) = (self.value(workspace, x), self.plan.vector(weight));
+                each_row(threads, &mut y, out_width, |row, y| {
+                    let x = &x[row * out_width..][..out_width];
+                    for (x, y) in x.chunks_exact(group).zip(y.chunks_exact_mut(group)) {
+                        self.kernels.rms_norm(x, weight, eps, y);
+                    }
+                });
+            }
+            Op::Linear { x, weight, bias, .. } => {
+                self.quantize(workspace, x, weight);
+                self.matmul(threads, workspace, Source::Value(x), weight, &mut y);
+                if let Some(bias) = bias {
+                    let bias = self.plan.vector(bias);
+                    each_row(threads, &mut y, out_width, |_, y| self.kernels.add_to(y, bias));
+                }
+            }
+            Op::Rope { x, rope, head_dim, .. } => {
+                y.copy_from_slice(self.value(workspace, x));
+                let (table, params) = (&self.ropes[rope.index()], graph.rope(rope));
+                let style = match params.style {
+                    RopeStyle::Neox => kernels::RopeStyle::Neox,
+                    RopeStyle::Interleaved => kernels::RopeStyle::Interleaved,
+                };
+                each_row(threads, &mut y, out_width, |row, y| {
+                    let angles = table.row(self.paths.position(row));
+                    self.kernels.rope(y, head_dim, params.dims, angles, style);
+                });
+            }
+            Op::Attention { q, k, v, layer, n_heads, n_kv_heads, head_dim, window, scale, .. } => {
+                let heads = HeadShape { n_rep: n_heads / n_kv_heads, n_kv_heads, head_dim, window, scale };
+                self.append(kv, layer, self.value(workspace, k), self.value(workspace, v));
+                self.attend(threads, kv, layer, heads, self.value(workspace, q), &mut y);
+            }
+            Op::GatedMlp { x, gate, up, down, activation, .. } => {
+                self.gated_mlp(threads, workspace, x, [gate, up, down], activation, &mut y);
+            }
+            Op::Add { a, b, .. } => {
+                let (a, b) = (self.value(workspace, a), self.value(workspace, b));
+                each_row(threads, &mut y, out_width, |row, y| {
+                    let at = row * out_width..(row + 1) * out_width;
+                    self.kernels.add(&a[at.clone()], &b[at], y);
+                });
+            }
+            // A name for readers of hidden states; nothing on this lane reads them yet.
+            Op::Tap { .. } => {}
+            Op::Head { x, weight } => *rows = self.head(threads, workspace, x, weight),
+        }
+        if let Some(value) = out {
+            workspace.buffers[self.plan.buffer(value)] = y;
+        }
+    }
+
+    fn value<'w>(&self, workspace: &'w Workspace, value: ValueId) -> &'w [f32] {
+        &workspace.buffers[self.plan.buffer(value)]
+    }
+
+    /// Looks tokens up in the file's own blocks: a pass needs a few rows of a table that may be
+    /// the largest tensor of the file.
+    fn embed(&self, weight: WeightId, scale: f32, y: &mut [f32]) {
+        let table = self.model.weight(weight);
+        let row_bytes = table.bytes.len() / table.n_out;
+        for (row, y) in self.batch.rows().iter().zip(y.chunks_exact_mut(table.k)) {
+            let at = row.token as usize * row_bytes;
+            table.block_type.decode(&table.bytes[at..at + row_bytes], y);
+            y.iter_mut().for_each(|x| *x *= scale);
+        }
+    }
+
+    /// Quantizes a value the way `weight` needs it, unless an earlier product already did.
+    fn quantize(&self, workspace: &mut Workspace, x: ValueId, weight: WeightId) {
+        let scheme = self.plan.matrix(weight).scheme();
+        let of = Source::Value(x);
+        if workspace.quantized.iter().any(|q| q.of == of && q.scheme == scheme) {
+            return;
+        }
+        let k = self.model.graph().width(x);
+        let Workspace { buffers, quantized, .. } = workspace;
+        let x = &buffers[self.plan.buffer(x)];
+        quantize_into(self.kernels, quantized, of, scheme, x, k);
+    }
+
+    /// `y = x · weightᵀ` for a quantized source, cut by columns.
+    fn matmul(
+        &self,
+        threads: &mut Threads,
+        workspace: &Workspace,
+        of: Source,
+        weight: WeightId,
+        y: &mut [f32],
+    ) {
+        let matrix = self.plan.matrix(weight);
+        let x = &workspace
+            .quantized
+            .iter()
+            .find(|q| q.of == of && q.scheme == matrix.scheme())
+            .expect("quantized just before")
+            .activations;
+        let blocks = Columns::new(y, x.rows(), matrix.n_out()).split(threads.n(), matrix.column_tile());
+        threads.for_each(blocks, |block| self.kernels.matmul(matrix, x, block));
+    }
+
+    fn gated_mlp(
+        &self,
+        threads: &mut Threads,
+        workspace: &mut Workspace,
+        x: ValueId,
+        [gate, up, down]: [WeightId; 3],
+        activation: Activation,
+        y: &mut [f32],
+    ) {
+        let ffn = self.plan.matrix(gate).n_out();
+        let n = self.batch.width() * ffn;
+        let mut inner = std::mem::take(&mut workspace.inner);
+        inner.iter_mut().for_each(|buffer| sized(buffer, n, workspace.poison));
+        let [gated, upped, product] = &mut inner;
+        for (weight, out) in [(gate, &mut *gated), (up, &mut *upped)] {
+            self.quantize(workspace, x, weight);
+            self.matmul(threads, workspace, Source::Value(x), weight, out);
+        }
+        each_row(threads, product, ffn, |row, out| {
+            let at = row * ffn..(row + 1) * ffn;
+            match activation {
+                Activation::Silu => self.kernels.silu_mul(&gated[at.clone()], &upped[at], out),
+                Activation::GeluTanh => self.kernels.gelu_tanh_mul(&gated[at.clone()], &upped[at], out),
+            }
+        });
+        let scheme = self.plan.matrix(down).scheme();
+        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, scheme, product, ffn);
+        self.matmul(threads, workspace, Source::Inner, down, y);
+        workspace.inner = inner;
+    }
+
+    /// Writes the rows' keys and values behind the committed positions.
+    fn append(&self, kv: &mut KvCache, layer: usize, k: &[f32], v: &[f32]) {
+        let width = self.model.graph().kv_width(layer);
+        for (row, (k, v)) in k.chunks_exact(width).zip(v.chunks_exact(width)).enumerate() {
+            let (keys, values) = kv.row_mut(layer, row);
+            self.kernels.to_halves(k, keys);
+            self.kernels.to_halves(v, values);
+        }
+    }
+
+    fn attend(
+        &self,
+        threads: &mut Threads,
+        kv: &KvCache,
+        layer: usize,
+        heads: HeadShape,
+        q: &[f32],
+        y: &mut [f32],
+    ) {
+        let HeadShape { n_rep, n_kv_heads, head_dim, window, scale } = heads;
+        let stride = n_kv_heads * head_dim;
+        let cache = kv.layer(layer);
+        // One item per row and key-value head: its query heads read the same keys.
+        let items: Vec<(usize, &mut [f32])> = y.chunks_exact_mut(n_rep * head_dim).enumerate().collect();
+        threads.for_each(items, |(i, y)| {
+            let (row, head) = (i / n_kv_heads, i % n_kv_heads);
+            let rows = KvRows {
+                keys: &cache.keys[head * head_dim..],
+                values: &cache.values[head * head_dim..],
+                stride,
+                head_dim,
+                committed: self.paths.committed(),
+                path: self.paths.of(row),
+            };
+            let last = self.paths.position(row);
+            let first = window.map_or(0, |window| (last + 1).saturating_sub(window));
+            let attend = Attend { first, last, scale, softcap: None };
+            let q = &q[i * n_rep * head_dim..][..n_rep * head_dim];
+            SCRATCH.with_borrow_mut(|scratch| self.kernels.attend(q, &rows, &attend, scratch, y));
+        });
+    }
+
+    /// Multiplies only the rows that want something with the vocabulary matrix.
+    fn head(&self, threads: &mut Threads, workspace: &mut Workspace, x: ValueId, weight: WeightId) -> Rows {
+        let k = self.model.graph().width(x);
+        let wants: Vec<Want> = self.batch.rows().iter().map(|row| row.want).collect();
+        let mut gathered = Vec::new();
+        let hidden = self.value(workspace, x);
+        for (row, _) in wants.iter().enumerate().filter(|(_, want)| **want != Want::Nothing) {
+            gathered.extend_from_slice(&hidden[row * k..(row + 1) * k]);
+        }
+        if gathered.is_empty() {
+            return Rows::new(vec![Outputs::Nothing; wants.len()]);
+        }
+        let scheme = self.plan.matrix(weight).scheme();
+        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, scheme, &gathered, k);
+        let vocab = self.model.graph().vocab();
+        let mut logits = vec![0.0; gathered.len() / k * vocab];
+        self.matmul(threads, workspace, Source::Inner, weight, &mut logits);
+        let mut rows = logits.chunks_exact(vocab);
+        let outputs = wants.into_iter().map(|want| match want {
+            Want::Nothing => Outputs::Nothing,
+            want => output(self.kernels, rows.next().expect("one row of logits per wanting row"), want),
+        });
+        Rows::new(outputs.collect())
+    }
+}
+
+/// What one row of logits becomes.
+fn output(kernels: &Kernels, logits: &[f32], want: Want) -> Outputs {
+    if !kernels.all_finite(logits) {
+        return Outputs::NonFinite;
+    }
+    match want {
+        Want::Nothing => Outputs::Nothing,
+        Want::Argmax => {
+            Outputs::Argmax(u32::try_from(kernels.argmax(logits)).expect("token ids are 32 bits wide"))
+        }
+        Want::Logits => Outputs::Logits(logits.to_vec()),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct HeadShape {
+    n_rep: usize,
+    n_kv_heads: usize,
+    head_dim: usize,
+    window: Option<usize>,
+    scale: f32,
+}
+
+/// Quantizes `x`, `[rows, k]`, into the slot kept for this source and scheme.
+fn quantize_into(
+    kernels: &Kernels,
+    slots: &mut Vec<Quantized>,
+    of: Source,
+    scheme: ActScheme,
+    x: &[f32],
+    k: usize,
+) {
+    // One slot a scheme for values and one for inner results: nothing older is read again.
+    let inner = of == Source::Inner;
+    let known = slots.iter().position(|q| q.scheme == scheme && (q.of == Source::Inner) == inner);
+    let free = known.or_else(|| slots.iter().position(|q| q.of == Source::Nothing));
+    let at = free.unwrap_or_else(|| {
+        slots.push(Quantized { of, scheme, activations: Activations::new() });
+        slots.len() - 1
+    });
+    let slot = &mut slots[at];
+    (slot.of, slot.scheme) = (of, scheme);
+    kernels.quantize(x, x.len() / k, k, scheme, &mut slot.activations);
+}
+
+/// Calls `f(row, y_row)` for every row of `y`, `[rows, width]`, in runs of rows per thread.
+fn each_row(threads: &mut Threads, y: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    let n_rows = y.len() / width;
+    let run = n_rows.div_ceil(threads.n());
+    let runs: Vec<(usize, &mut [f32])> = y.chunks_mut(run * width).enumerate().collect();
+    threads.for_each(runs, |(part, rows)| {
+        for (i, row) in rows.chunks_exact_mut(width).enumerate() {
+            f(part * run + i, row);
+        }
+    });
+}
