@@ -149,9 +149,11 @@ impl TinySpec {
         let mut weights = Weights { spec: self, random: Random::new(self.seed), w };
         let gemma = self.family == Family::Gemma3;
         let (hidden, q, kv) = (self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim);
-        // Gemma multiplies embeddings by the root of their width, and a tied output sees its own input again:
-        // with these scales neither drowns what the layers add, and logits have a deviation near 3.
+        // With these scales logits have a deviation near 3. A tied output sees its own input again, and Gemma
+        // multiplies embeddings by the root of their width: what the layers add must outweigh that, or every
+        // model would repeat its last token for ever.
         let (table, last_norm) = if gemma { (0.05, 4.0) } else { (3.0 / (hidden as f32).sqrt(), 1.0) };
+        let back = if gemma { 8.0 } else { 5.0 };
         weights.matrix("token_embd.weight", hidden, self.vocab, table);
         weights.vector("output_norm.weight", hidden, last_norm, 0.1);
         if !self.tied {
@@ -161,25 +163,25 @@ impl TinySpec {
             let name = |tensor: &str| format!("blk.{layer}.{tensor}");
             weights.vector(&name("attn_norm.weight"), hidden, 1.0, 0.1);
             for (tensor, rows) in [("attn_q", q), ("attn_k", kv), ("attn_v", kv)] {
-                weights.linear(&name(&format!("{tensor}.weight")), hidden, rows);
+                weights.linear(&name(&format!("{tensor}.weight")), hidden, rows, 1.0);
                 if self.family == Family::Qwen2 {
-                    weights.vector(&name(&format!("{tensor}.bias")), rows, 0.0, 0.3);
+                    weights.vector(&name(&format!("{tensor}.bias")), rows, 0.0, 0.1);
                 }
             }
             if matches!(self.family, Family::Qwen3 | Family::Gemma3) {
                 weights.vector(&name("attn_q_norm.weight"), self.head_dim, 1.2, 0.1);
                 weights.vector(&name("attn_k_norm.weight"), self.head_dim, 1.2, 0.1);
             }
-            weights.linear(&name("attn_output.weight"), q, hidden);
+            weights.linear(&name("attn_output.weight"), q, hidden, back);
             if gemma {
-                weights.vector(&name("post_attention_norm.weight"), hidden, 2.0, 0.1);
+                weights.vector(&name("post_attention_norm.weight"), hidden, back, 0.1);
             }
             weights.vector(&name("ffn_norm.weight"), hidden, 1.0, 0.1);
-            weights.linear(&name("ffn_gate.weight"), hidden, self.ffn);
-            weights.linear(&name("ffn_up.weight"), hidden, self.ffn);
-            weights.linear(&name("ffn_down.weight"), self.ffn, hidden);
+            weights.linear(&name("ffn_gate.weight"), hidden, self.ffn, 1.0);
+            weights.linear(&name("ffn_up.weight"), hidden, self.ffn, 1.0);
+            weights.linear(&name("ffn_down.weight"), self.ffn, hidden, back);
             if gemma {
-                weights.vector(&name("post_ffw_norm.weight"), hidden, 2.0, 0.1);
+                weights.vector(&name("post_ffw_norm.weight"), hidden, back, 0.1);
             }
         }
     }
@@ -202,9 +204,9 @@ impl Weights<'_> {
         self.w.tensor(name, &[k, rows], self.spec.block_type, bytes);
     }
 
-    /// A matrix that keeps the size of what goes through it.
-    fn linear(&mut self, name: &str, k: usize, rows: usize) {
-        self.matrix(name, k, rows, 1.0 / (k as f32).sqrt());
+    /// A matrix that multiplies the size of what goes through it by `gain`.
+    fn linear(&mut self, name: &str, k: usize, rows: usize, gain: f32) {
+        self.matrix(name, k, rows, gain / (k as f32).sqrt());
     }
 
     fn vector(&mut self, name: &str, n: usize, mean: f32, deviation: f32) {
