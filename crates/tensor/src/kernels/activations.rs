@@ -51,8 +51,8 @@ pub struct Activations {
     pub(crate) k: usize,
     /// Whether `tiles` is filled; only tables with tiled layouts need it.
     pub(crate) tiled: bool,
-    /// `[rows, k]`, only for [`ActScheme::F32`].
-    pub(crate) floats: Vec<f32>,
+    /// `[rows, k / 8]` eights, the last padded with zeros; only for [`ActScheme::F32`].
+    pub(crate) floats: Vec<[f32; 8]>,
     /// `[rows, k]`.
     pub(crate) quants: Vec<i8>,
     /// `[rows, k / block_len]`.
@@ -125,8 +125,9 @@ impl Activations {
         self.k
     }
 
-    pub(crate) fn row_floats(&self, row: usize) -> &[f32] {
-        &self.floats[row * self.k..(row + 1) * self.k]
+    pub(crate) fn row_floats(&self, row: usize) -> &[[f32; 8]] {
+        let eights = self.k.div_ceil(8);
+        &self.floats[row * eights..(row + 1) * eights]
     }
 
     /// The quants of block `block` of row `row`.
@@ -150,7 +151,7 @@ impl Activations {
     pub(crate) fn reshape(&mut self, rows: usize, k: usize, scheme: ActScheme) {
         (self.rows, self.k, self.scheme, self.tiled) = (rows, k, scheme, false);
         if scheme == ActScheme::F32 {
-            self.floats.resize(rows * k, 0.0);
+            self.floats.resize(rows * k.div_ceil(8), [0.0; 8]);
         } else {
             self.quants.resize(rows * k, 0);
             self.scales.resize(rows * k / scheme.block_len(), 0.0);
@@ -164,10 +165,23 @@ impl Activations {
 pub(super) fn quantize(x: &[f32], rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
     out.reshape(rows, k, scheme);
     match scheme {
-        ActScheme::F32 => out.floats.copy_from_slice(x),
+        ActScheme::F32 => {
+            for row in 0..rows {
+                let eights = &mut out.floats[row * k.div_ceil(8)..(row + 1) * k.div_ceil(8)];
+                pad(&x[row * k..(row + 1) * k], eights);
+            }
+        }
         ActScheme::Q8Block32 => quantize_blocks::<SMALL>(x, out),
         ActScheme::Q8Block256 => quantize_blocks::<SUPER>(x, out),
     }
+}
+
+/// Copies a row to whole eights, padded with zeros.
+#[inline(always)]
+pub(super) fn pad(x: &[f32], eights: &mut [[f32; 8]]) {
+    let (floats, padding) = eights.as_flattened_mut().split_at_mut(x.len());
+    floats.copy_from_slice(x);
+    padding.fill(0.0);
 }
 
 #[inline(always)]

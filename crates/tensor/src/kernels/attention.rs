@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! score_p = dot(q, k_p) * scale, or cap * tanh(that / cap)
+//! dot: as the float matmul's, heads padded with zeros to whole eights
 //! m = max score; w_p = exp(score_p - m); l = sum8 of w by (p mod 64) mod 8; o = fma(w_p, v_p, o), p ascending
 //! M' = max(M, m); a = exp(M - M'); b = exp(m - M'); L = fma(l, b, L a); O = fma(o, b, O a);  out = O / L
 //! ```
@@ -14,7 +15,11 @@
 //! A NaN score makes the whole output of its query NaN.
 //! Not here: which positions a row may see, or where new keys are written.
 
-use super::lanes;
+use std::ops::Range;
+
+use super::activations;
+use super::lanes::{self, Lanes};
+use crate::float16::f16_to_f32;
 use crate::math::{exp, tanh};
 
 /// Positions in a split: enough to amortise joining, few enough that scores stay in registers and L1.
@@ -67,12 +72,16 @@ pub struct Attend {
 /// Working memory of attention; keep one per thread.
 #[derive(Debug, Default)]
 pub struct AttendScratch {
-    /// `[n_rep, SPLIT]`.
-    weights: Vec<f32>,
-    /// Weighted values of the current split, `[n_rep, head_dim]`.
-    values: Vec<f32>,
-    /// One key or value, widened.
-    row: Vec<f32>,
+    /// The queries, padded, `[n_rep, head_dim / 8]`.
+    queries: Vec<[f32; 8]>,
+    /// Scores, then weights, of the current split, one entry a query.
+    weights: Vec<[f32; SPLIT]>,
+    /// Weighted values of the current split, `[n_rep, head_dim / 8]`.
+    values: Vec<[f32; 8]>,
+    /// The result so far, `[n_rep, head_dim / 8]`.
+    joined: Vec<[f32; 8]>,
+    /// Keys or values of up to 8 positions, widened and padded, `[8, head_dim / 8]`.
+    rows: Vec<[f32; 8]>,
     /// One per query.
     states: Vec<Softmax>,
 }
@@ -82,66 +91,136 @@ impl AttendScratch {
     pub fn new() -> AttendScratch {
         AttendScratch::default()
     }
+
+    /// Takes the queries in and forgets what was attended to.
+    fn reset(&mut self, q: &[f32], head_dim: usize) {
+        let (n_rep, eights) = (q.len() / head_dim, head_dim.div_ceil(8));
+        let zeros = [0.0; 8];
+        self.queries.resize(n_rep * eights, zeros);
+        for (padded, query) in self.queries.chunks_exact_mut(eights).zip(q.chunks_exact(head_dim)) {
+            activations::pad(query, padded);
+        }
+        self.weights.resize(n_rep, [0.0; SPLIT]);
+        self.values.resize(n_rep * eights, zeros);
+        self.joined.clear();
+        self.joined.resize(n_rep * eights, zeros);
+        self.rows.clear();
+        self.rows.resize(8 * eights, zeros);
+        self.states.clear();
+        self.states.resize(n_rep, Softmax::EMPTY);
+    }
 }
 
-/// Attends `q` `[n_rep, head_dim]` to the rows of `kv`; `widen` turns halves to floats, exactly.
+/// Attends `q` `[n_rep, head_dim]` to the rows of `kv`. Compiled once for each table.
 #[inline(always)]
-pub(super) fn attend(
+pub(super) fn attend<L: Lanes>(
+    lanes: L,
     q: &[f32],
     kv: &KvRows<'_>,
     spec: &Attend,
     scratch: &mut AttendScratch,
     out: &mut [f32],
-    widen: impl Fn(&[u16], &mut [f32]),
 ) {
-    let head_dim = kv.head_dim;
-    let n_rep = q.len() / head_dim;
-    scratch.weights.resize(n_rep * SPLIT, 0.0);
-    scratch.values.resize(n_rep * head_dim, 0.0);
-    scratch.row.resize(head_dim, 0.0);
-    scratch.states.clear();
-    scratch.states.resize(n_rep, Softmax::EMPTY);
-    let AttendScratch { weights, values, row, states } = scratch;
-    out.fill(0.0);
+    let eights = kv.head_dim.div_ceil(8);
+    scratch.reset(q, kv.head_dim);
+    let AttendScratch { queries, weights, values, joined, rows, states } = scratch;
 
     let mut start = spec.first;
     while start <= spec.last {
         let end = (start / SPLIT * SPLIT + SPLIT).min(spec.last + 1);
         // Positions of the split that are not visible keep a weight of exactly 0.
-        weights.fill(f32::NEG_INFINITY);
-        for position in start..end {
-            widen(&kv.keys[kv.offset(position)..][..head_dim], row);
-            for (query, weights) in q.chunks_exact(head_dim).zip(weights.chunks_exact_mut(SPLIT)) {
-                let score = lanes::dot(query, row) * spec.scale;
-                weights[position % SPLIT] = spec.softcap.map_or(score, |cap| cap * tanh(score / cap));
-            }
-        }
-        let (splits, _) = weights.as_chunks_mut::<SPLIT>();
-        for (weights, state) in splits.iter_mut().zip(states.iter_mut()) {
-            state.soften(weights);
-        }
-        values.fill(0.0);
-        for position in start..end {
-            widen(&kv.values[kv.offset(position)..][..head_dim], row);
-            for (values, weights) in values.chunks_exact_mut(head_dim).zip(weights.chunks_exact(SPLIT)) {
-                let weight = weights[position % SPLIT];
-                for (value, &v) in values.iter_mut().zip(row.iter()) {
-                    *value = weight.mul_add(v, *value);
+        weights.fill([f32::NEG_INFINITY; SPLIT]);
+        for first in (start..end).step_by(8) {
+            let count = 8.min(end - first);
+            widen(lanes, kv.keys, kv, first..first + count, rows);
+            for (query, weights) in queries.chunks_exact(eights).zip(weights.iter_mut()) {
+                let products = lanes::dots(lanes, query, rows);
+                for (i, product) in products[..count].iter().enumerate() {
+                    weights[(first + i) % SPLIT] = spec.score(*product);
                 }
             }
         }
-        let joined = out.chunks_exact_mut(head_dim).zip(values.chunks_exact(head_dim));
-        for ((out, values), state) in joined.zip(states.iter()) {
-            for (out, &value) in out.iter_mut().zip(values) {
-                *out = value.mul_add(state.new_factor, *out * state.old_factor);
+        for (weights, state) in weights.iter_mut().zip(states.iter_mut()) {
+            state.soften(weights);
+        }
+        values.fill([0.0; 8]);
+        for first in (start..end).step_by(8) {
+            let count = 8.min(end - first);
+            widen(lanes, kv.values, kv, first..first + count, rows);
+            for (values, weights) in values.chunks_exact_mut(eights).zip(weights.iter()) {
+                add_weighted(lanes, &weights[first % SPLIT..][..count], rows, values);
+            }
+        }
+        let joins = joined.chunks_exact_mut(eights).zip(values.chunks_exact(eights));
+        for ((joined, values), state) in joins.zip(states.iter()) {
+            for (joined, &value) in joined.as_flattened_mut().iter_mut().zip(values.as_flattened()) {
+                *joined = value.mul_add(state.new_factor, *joined * state.old_factor);
             }
         }
         start = end;
     }
-    for (out, state) in out.chunks_exact_mut(head_dim).zip(states.iter()) {
-        for out in out {
-            *out /= state.sum;
+    let heads = out.chunks_exact_mut(kv.head_dim).zip(joined.chunks_exact(eights));
+    for ((out, joined), state) in heads.zip(states.iter()) {
+        for (out, joined) in out.iter_mut().zip(joined.as_flattened()) {
+            *out = joined / state.sum;
         }
+    }
+}
+
+/// Widens keys or values of up to 8 positions into the first `rows`; the padding stays zero.
+#[inline(always)]
+fn widen<L: Lanes>(lanes: L, data: &[u16], kv: &KvRows<'_>, positions: Range<usize>, rows: &mut [[f32; 8]]) {
+    let eights = kv.head_dim.div_ceil(8);
+    for (position, row) in positions.zip(rows.chunks_exact_mut(eights)) {
+        let (halves, tail) = data[kv.offset(position)..][..kv.head_dim].as_chunks::<8>();
+        for (halves, floats) in halves.iter().zip(row.iter_mut()) {
+            lanes.store(floats, lanes.widen(halves));
+        }
+        if let Some(floats) = row.get_mut(halves.len()) {
+            for (float, &half) in floats.iter_mut().zip(tail) {
+                *float = f16_to_f32(half);
+            }
+        }
+    }
+}
+
+/// Adds the weighted values of these positions, ascending, to the sums of one query.
+#[inline(always)]
+fn add_weighted<L: Lanes>(lanes: L, weights: &[f32], rows: &[[f32; 8]], sums: &mut [[f32; 8]]) {
+    /// Sums kept in registers at a time.
+    const AT_ONCE: usize = 8;
+    let eights = sums.len();
+    let (blocks, tail) = sums.as_chunks_mut::<AT_ONCE>();
+    for (block, sums) in blocks.iter_mut().enumerate() {
+        let mut registers = sums.map(|sums| lanes.load(&sums));
+        for (position, &weight) in weights.iter().enumerate() {
+            let row: &[[f32; 8]; AT_ONCE] =
+                rows[position * eights + block * AT_ONCE..].first_chunk().expect("rows are as long as sums");
+            let weight = lanes.splat(weight);
+            for i in 0..AT_ONCE {
+                registers[i] = lanes.fma(weight, lanes.load(&row[i]), registers[i]);
+            }
+        }
+        for (sums, register) in sums.iter_mut().zip(registers) {
+            lanes.store(sums, register);
+        }
+    }
+    let done = eights - tail.len();
+    for (i, sums) in tail.iter_mut().enumerate() {
+        let mut register = lanes.load(sums);
+        for (position, &weight) in weights.iter().enumerate() {
+            let row = lanes.load(&rows[position * eights + done + i]);
+            register = lanes.fma(lanes.splat(weight), row, register);
+        }
+        lanes.store(sums, register);
+    }
+}
+
+impl Attend {
+    #[inline(always)]
+    fn score(&self, product: f32) -> f32 {
+        let score = product * self.scale;
+        self.softcap.map_or(score, |cap| cap * tanh(score / cap))
     }
 }
 

@@ -1,10 +1,65 @@
-//! Sums of eight lanes: the one way floats are reduced here.
+//! Eight floats at a time: the one way floats are summed here, and its two implementations.
 //!
-//! Element `i` of a row goes to lane `i % 8`; a tail goes to the first lanes. Eight because that is one AVX2
-//! register; two NEON registers do the same.
+//! Element `i` of a row goes to lane `i % 8`; rows are padded with zeros to whole eights. Eight because that is
+//! one AVX2 register; two NEON registers do the same. The loops that must be fast are written against
+//! [`Lanes`], so that they are the same loops for every table.
 //!
-//! Invariant: [`sum8`] is the only tree in which lanes are folded.
+//! Invariant: [`sum8`] is the only tree in which lanes are folded, and every implementation folds so.
 //! Not here: who sums what.
+
+/// An implementation of eight lanes. All of them give the same bits.
+pub(super) trait Lanes: Copy {
+    /// Eight floats.
+    type Eight: Copy;
+
+    fn load(self, floats: &[f32; 8]) -> Self::Eight;
+    fn store(self, floats: &mut [f32; 8], value: Self::Eight);
+    fn splat(self, value: f32) -> Self::Eight;
+    /// `a * b + c` in every lane, rounded once.
+    fn fma(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight;
+    /// [`sum8`] of each of eight.
+    fn sums(self, eights: [Self::Eight; 8]) -> [f32; 8];
+    /// Halves as floats, exactly.
+    fn widen(self, halves: &[u16; 8]) -> Self::Eight;
+}
+
+/// Eight lanes in plain code, for any CPU.
+#[derive(Clone, Copy)]
+pub(super) struct Plain;
+
+impl Lanes for Plain {
+    type Eight = [f32; 8];
+
+    #[inline(always)]
+    fn load(self, floats: &[f32; 8]) -> [f32; 8] {
+        *floats
+    }
+
+    #[inline(always)]
+    fn store(self, floats: &mut [f32; 8], value: [f32; 8]) {
+        *floats = value;
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> [f32; 8] {
+        [value; 8]
+    }
+
+    #[inline(always)]
+    fn fma(self, a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|l| a[l].mul_add(b[l], c[l]))
+    }
+
+    #[inline(always)]
+    fn sums(self, eights: [[f32; 8]; 8]) -> [f32; 8] {
+        eights.map(sum8)
+    }
+
+    #[inline(always)]
+    fn widen(self, halves: &[u16; 8]) -> [f32; 8] {
+        halves.map(crate::float16::f16_to_f32)
+    }
+}
 
 /// Folds eight lanes: neighbours first.
 #[inline(always)]
@@ -20,33 +75,19 @@ pub(super) fn sum8_f64(lanes: [f64; 8]) -> f64 {
     ((a + b) + (c + d)) + ((e + f) + (g + h))
 }
 
-/// Dot product, fused multiply-adds per lane, ascending.
+/// The dot products of `x` with each of eight rows, `rows` being `[8, x.len()]`: per lane one fused multiply-add
+/// after another, ascending. Eight are computed side by side to keep the CPU busy; none knows of the others.
 #[inline(always)]
-pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let [sum] = dots([a], b);
-    sum
-}
-
-/// The dot products of several rows with `b`: independent sums, side by side only to keep the CPU busy.
-#[inline(always)]
-pub(super) fn dots<const ROWS: usize>(a: [&[f32]; ROWS], b: &[f32]) -> [f32; ROWS] {
-    let mut lanes = [[0f32; 8]; ROWS];
-    let (b_chunks, b_tail) = b.as_chunks::<8>();
-    let chunks = a.map(|row| row[..b.len()].as_chunks::<8>());
-    for (i, b) in b_chunks.iter().enumerate() {
-        for r in 0..ROWS {
-            let a = &chunks[r].0[i];
-            for l in 0..8 {
-                lanes[r][l] = a[l].mul_add(b[l], lanes[r][l]);
-            }
+pub(super) fn dots<L: Lanes>(lanes: L, x: &[[f32; 8]], rows: &[[f32; 8]]) -> [f32; 8] {
+    let mut sums = [lanes.splat(0.0); 8];
+    let row: [&[[f32; 8]]; 8] = std::array::from_fn(|r| &rows[r * x.len()..(r + 1) * x.len()]);
+    for (i, x) in x.iter().enumerate() {
+        let x = lanes.load(x);
+        for r in 0..8 {
+            sums[r] = lanes.fma(x, lanes.load(&row[r][i]), sums[r]);
         }
     }
-    for r in 0..ROWS {
-        for (l, b) in b_tail.iter().enumerate() {
-            lanes[r][l] = chunks[r].1[l].mul_add(*b, lanes[r][l]);
-        }
-    }
-    lanes.map(sum8)
+    lanes.sums(sums)
 }
 
 #[cfg(test)]
@@ -54,15 +95,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_side_by_side_equal_rows_alone() {
-        for n in 0..40 {
-            let row =
-                |seed: usize| -> Vec<f32> { (0..n).map(|i| ((i * 7 + seed * 13) as f32).sin()).collect() };
-            let (a, b, c) = (row(1), row(2), row(3));
-            let both = dots([&a, &b], &c);
-            assert_eq!(both.map(f32::to_bits), [dot(&a, &c), dot(&b, &c)].map(f32::to_bits));
-            let exact: f64 = a.iter().zip(&c).map(|(&a, &c)| f64::from(a) * f64::from(c)).sum();
-            assert!((f64::from(both[0]) - exact).abs() < 1e-5);
+    fn each_of_eight_dot_products_is_the_one_alone() {
+        for eights in 0..9 {
+            let row = |seed: usize| -> Vec<[f32; 8]> {
+                (0..eights)
+                    .map(|i| std::array::from_fn(|l| ((i * 8 + l) as f32 * 0.7 + seed as f32).sin()))
+                    .collect()
+            };
+            let (x, rows): (_, Vec<_>) = (row(99), (0..8).flat_map(row).collect());
+            for (r, ours) in dots(Plain, &x, &rows).into_iter().enumerate() {
+                let mut lanes = [0f32; 8];
+                for (x, w) in x.iter().zip(row(r)) {
+                    (0..8).for_each(|l| lanes[l] = x[l].mul_add(w[l], lanes[l]));
+                }
+                assert_eq!(ours.to_bits(), sum8(lanes).to_bits());
+            }
         }
     }
 }

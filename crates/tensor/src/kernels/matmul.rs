@@ -7,7 +7,8 @@
 //!         f    = isum * d, then fma(-msum, dmin, f) if the type has minimums
 //!         out  = fma(f, d_a, out)
 //! 32s:    out  = fma(sum(q * a) * d_a, d, out), then fma(m, d_a * sum(a), out) if the type has a minimum
-//! floats: eight lanes of fma over k, lane l taking k = l (mod 8), folded by `lanes::sum8`
+//! floats: eight lanes of fma over k, lane l taking k = l (mod 8), folded by
+//!         `lanes::sum8`; k is padded with zeros to whole eights
 //! ```
 //!
 //! Invariant: an output's bits depend on its weight row and its activation row alone.
@@ -15,7 +16,7 @@
 
 use super::activations::{ActScheme, Activations};
 use super::columns::ColumnBlock;
-use super::lanes;
+use super::lanes::{self, Lanes};
 use super::matrix::Matrix;
 use crate::block::BlockType;
 use crate::blocks::{self, SMALL, SUPER, SmallBlock, SuperBlock};
@@ -26,9 +27,15 @@ const ROWS: usize = 64;
 /// `y = x W^T` for the columns of `y`. Compiled once for each table. `reversed` adds from the end, which is wrong:
 /// it is there for `Kernels::broken_numerics`.
 #[inline(always)]
-pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, reversed: bool) {
+pub(super) fn matmul<L: Lanes>(
+    lanes: L,
+    weight: &Matrix,
+    x: &Activations,
+    y: &mut ColumnBlock<'_>,
+    reversed: bool,
+) {
     match weight.scheme() {
-        ActScheme::F32 => floats(weight, x, y, reversed),
+        ActScheme::F32 => floats(lanes, weight, x, y, reversed),
         ActScheme::Q8Block32 => blocked::<SmallBlock>(weight, x, y, reversed),
         ActScheme::Q8Block256 => blocked::<SuperBlock>(weight, x, y, reversed),
     }
@@ -116,36 +123,49 @@ fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_
     }
 }
 
-/// Float weights: each row is widened once, then multiplied with every activation row.
+/// Float weights: eight rows are widened once, then multiplied with every activation row.
 #[inline(always)]
-fn floats(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, reversed: bool) {
+fn floats<L: Lanes>(lanes: L, weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>, reversed: bool) {
     let row_bytes = weight.k * weight.block_type.block_bytes();
+    let eights = weight.k.div_ceil(8);
     let columns = y.columns();
-    let mut widened = vec![0f32; weight.k];
+    let mut widened = vec![[0f32; 8]; 8 * eights];
     let mut mirrored = Vec::new();
-    for column in columns.clone() {
-        let row = &weight.packed()[column * row_bytes..][..row_bytes];
-        blocks::plain::decode(weight.block_type, row, &mut widened);
-        let at = column - columns.start;
-        if reversed {
-            widened.reverse();
-            for r in 0..x.rows {
+    for first in columns.clone().step_by(8) {
+        let count = 8.min(columns.end - first);
+        for (row, widened) in widened.chunks_exact_mut(eights.max(1)).take(count).enumerate() {
+            let bytes = &weight.packed()[(first + row) * row_bytes..][..row_bytes];
+            widen(lanes, weight.block_type, bytes, widened);
+            if reversed {
+                widened.reverse();
+            }
+        }
+        for r in 0..x.rows {
+            let mut row = x.row_floats(r);
+            if reversed {
                 mirrored.clear();
-                mirrored.extend(x.row_floats(r).iter().rev());
-                y.row_mut(r)[at] = lanes::dot(&mirrored, &widened);
+                mirrored.extend(row.iter().rev());
+                row = &mirrored;
             }
-            continue;
+            let sums = lanes::dots(lanes, row, &widened);
+            y.row_mut(r)[first - columns.start..][..count].copy_from_slice(&sums[..count]);
         }
-        let mut r = 0;
-        while r + 4 <= x.rows {
-            let sums = lanes::dots([0, 1, 2, 3].map(|i| x.row_floats(r + i)), &widened);
-            for (i, sum) in sums.into_iter().enumerate() {
-                y.row_mut(r + i)[at] = sum;
-            }
-            r += 4;
-        }
-        for r in r..x.rows {
-            y.row_mut(r)[at] = lanes::dot(x.row_floats(r), &widened);
-        }
+    }
+}
+
+/// A row of float weights as floats; the padding of `out` is left alone.
+#[inline(always)]
+fn widen<L: Lanes>(lanes: L, block_type: BlockType, bytes: &[u8], out: &mut [[f32; 8]]) {
+    if block_type != BlockType::F16 {
+        let k = bytes.len() / block_type.block_bytes();
+        return blocks::plain::decode(block_type, bytes, &mut out.as_flattened_mut()[..k]);
+    }
+    let (chunks, tail) = bytes.as_chunks::<16>();
+    for (bytes, out) in chunks.iter().zip(out.iter_mut()) {
+        let halves = std::array::from_fn(|i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]));
+        lanes.store(out, lanes.widen(&halves));
+    }
+    if let Some(out) = out.get_mut(chunks.len()) {
+        blocks::plain::decode(block_type, tail, &mut out[..tail.len() / 2]);
     }
 }

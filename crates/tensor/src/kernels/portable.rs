@@ -7,11 +7,12 @@
 
 use super::activations::{self, Activations};
 use super::attention::{self, Attend, AttendScratch, KvRows};
+use super::lanes::Plain;
 use super::matmul;
 use super::matrix::{Layout, Matrix};
 use super::{ColumnBlock, Kernels, rows};
 use crate::block::BlockType;
-use crate::float16::{f16_to_f32, f32_to_f16};
+use crate::float16::f32_to_f16;
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "portable",
@@ -37,14 +38,14 @@ pub(super) static TABLE: Kernels = Kernels {
 /// See [`Kernels::broken_numerics`].
 #[cfg(feature = "broken-numerics")]
 pub(super) static BROKEN: Kernels =
-    Kernels { name: "broken", matmul: |w, x, y| matmul::matmul(w, x, y, x.rows > 1), ..TABLE };
+    Kernels { name: "broken", matmul: |w, x, y| matmul::matmul(Plain, w, x, y, x.rows > 1), ..TABLE };
 
 fn no_tiles(block_type: BlockType, _: usize, _: &[u8], _: &mut [u8]) {
     unreachable!("the portable table keeps {} in rows", block_type.name());
 }
 
 fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
-    matmul::matmul(weight, x, y, false);
+    matmul::matmul(Plain, weight, x, y, false);
 }
 
 fn to_halves(x: &[f32], out: &mut [u16]) {
@@ -54,9 +55,5 @@ fn to_halves(x: &[f32], out: &mut [u16]) {
 }
 
 fn attend(q: &[f32], kv: &KvRows<'_>, spec: &Attend, scratch: &mut AttendScratch, out: &mut [f32]) {
-    attention::attend(q, kv, spec, scratch, out, |halves, floats| {
-        for (float, &half) in floats.iter_mut().zip(halves) {
-            *float = f16_to_f32(half);
-        }
-    });
+    attention::attend(Plain, q, kv, spec, scratch, out);
 }

@@ -5,9 +5,10 @@
 
 use std::arch::x86_64::*;
 
+use super::vector::Avx2;
 use super::{records, small_records, small_tiles, super_records, super_tiles};
 use crate::block::BlockType;
-use crate::float16::{f16_to_f32, f32_to_f16};
+use crate::float16::f32_to_f16;
 use crate::kernels::activations::{self, ActScheme, Activations};
 use crate::kernels::attention::{self, Attend, AttendScratch, KvRows};
 use crate::kernels::matmul;
@@ -86,7 +87,7 @@ fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
         BlockType::Q4K => super_tiles::matmul::<super_records::Q4K>(weight, x, y),
         BlockType::Q5K => super_tiles::matmul::<super_records::Q5K>(weight, x, y),
         BlockType::Q6K => super_tiles::matmul::<super_records::Q6K>(weight, x, y),
-        _ => matmul::matmul(weight, x, y, false),
+        _ => matmul::matmul(Avx2::here(), weight, x, y, false),
     }
 }
 
@@ -163,23 +164,5 @@ fn to_halves(x: &[f32], out: &mut [u16]) {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn attend(q: &[f32], kv: &KvRows<'_>, spec: &Attend, scratch: &mut AttendScratch, out: &mut [f32]) {
-    attention::attend(q, kv, spec, scratch, out, |halves, floats| widen(halves, floats));
-}
-
-/// Converts halves to floats, exactly.
-#[inline]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn widen(halves: &[u16], floats: &mut [f32]) {
-    let (halves, half_tail) = halves.as_chunks::<8>();
-    let (floats, tail) = floats.as_chunks_mut::<8>();
-    for (halves, floats) in halves.iter().zip(floats) {
-        // SAFETY: both are 8 numbers; load and store are unaligned.
-        unsafe {
-            let wide = _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast()));
-            _mm256_storeu_ps(floats.as_mut_ptr(), wide);
-        }
-    }
-    for (float, &half) in tail.iter_mut().zip(half_tail) {
-        *float = f16_to_f32(half);
-    }
+    attention::attend(Avx2::here(), q, kv, spec, scratch, out);
 }

@@ -231,7 +231,7 @@ impl SmallRecord for Q8_0 {
 
     #[inline(always)]
     fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int {
-        cpu.load(&self.quants[group][octet])
+        cpu.load_bytes(&self.quants[group][octet])
     }
 
     #[inline(always)]

@@ -14,9 +14,10 @@
 use super::records::OCTETS;
 use super::small_records::SmallRecord;
 use super::tiles::{Ahead, Kept, Sums, of_tile, source, walk};
-use super::vector::{Avx2, Int};
+use super::vector::{Avx2, Int, in_order};
 use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
+use crate::kernels::lanes::Lanes;
 use crate::kernels::matrix::Matrix;
 
 /// Records worked on together; their unpacked weights fill a [`Kept`].
@@ -69,7 +70,7 @@ fn add<T: SmallRecord, const ROWS: usize, const SOURCE: u8>(
     let cpu = Avx2::here();
     let Input { x, block, first, ahead } = input;
     let sums = sums.first_chunk_mut::<ROWS>().expect("one sum a row");
-    let mut totals = sums.map(|sums| [cpu.load_floats(&sums[0]), cpu.load_floats(&sums[1])]);
+    let mut totals = sums.map(|sums| [cpu.load(&sums[0]), cpu.load(&sums[1])]);
     for (index, record) in records[..records.len().min(RUN)].iter().enumerate() {
         ahead.fetch(cpu, index, records.len());
         let block = block + index;
@@ -92,7 +93,8 @@ fn add<T: SmallRecord, const ROWS: usize, const SOURCE: u8>(
                     let acts = cpu.splat_quad(quants[group][r]);
                     for octet in 0..OCTETS {
                         let products = products::<T>(cpu, weights[octet], acts);
-                        shorts[r][octet] = cpu.add_i16(shorts[r][octet], products);
+                        let sum = cpu.add_i16(shorts[r][octet], products);
+                        shorts[r][octet] = if ROWS > 2 { in_order(sum) } else { sum };
                     }
                 }
             }
@@ -104,12 +106,12 @@ fn add<T: SmallRecord, const ROWS: usize, const SOURCE: u8>(
             }
         }
         for octet in 0..OCTETS {
-            let scale = cpu.widen_halves(&record.scale()[octet]);
+            let scale = cpu.widen(&record.scale()[octet]);
             for r in 0..ROWS {
                 let step = cpu.mul(cpu.to_floats(words[r][octet]), cpu.splat(scales[r]));
                 totals[r][octet] = cpu.fma(step, scale, totals[r][octet]);
                 if let Some(min) = record.min() {
-                    let min = cpu.widen_halves(&min[octet]);
+                    let min = cpu.widen(&min[octet]);
                     totals[r][octet] = cpu.fma(min, cpu.splat(scaled_totals[r]), totals[r][octet]);
                 }
             }
@@ -117,7 +119,7 @@ fn add<T: SmallRecord, const ROWS: usize, const SOURCE: u8>(
     }
     for r in 0..ROWS {
         for octet in 0..OCTETS {
-            cpu.store_floats(&mut sums[r][octet], totals[r][octet]);
+            cpu.store(&mut sums[r][octet], totals[r][octet]);
         }
     }
 }

@@ -81,14 +81,14 @@ impl SixBits {
         let (low_mask, high_mask) = (cpu.splat_u8(0x0f), cpu.splat_u8(0x30));
         let mut values = [[[0u8; 4]; 8]; 8];
         for i in 0..4 {
-            let (low, high) = (cpu.load(&self.low[i]), cpu.load(&self.high[i / 2]));
+            let (low, high) = (cpu.load_bytes(&self.low[i]), cpu.load_bytes(&self.high[i / 2]));
             let (first, second) = match i % 2 {
                 0 => (cpu.left::<4>(high), cpu.left::<2>(high)),
                 _ => (high, cpu.right::<2>(high)),
             };
             let join = |low, high| cpu.or(cpu.and(low, low_mask), cpu.and(high, high_mask));
-            cpu.store(&mut values[2 * i], join(low, first));
-            cpu.store(&mut values[2 * i + 1], join(cpu.right::<4>(low), second));
+            cpu.store_bytes(&mut values[2 * i], join(low, first));
+            cpu.store_bytes(&mut values[2 * i + 1], join(cpu.right::<4>(low), second));
         }
         let flat = values.as_flattened().as_flattened();
         let eights = flat.as_chunks::<8>().0;
@@ -119,7 +119,7 @@ pub(super) fn put_nibbles(nibbles: &mut Nibbles, row: usize, quad: impl Fn(usize
 /// Low nibbles of one group.
 #[inline(always)]
 pub(super) fn nibble_weights(cpu: Avx2, nibbles: &Nibbles, group: usize, octet: usize) -> Int {
-    let both = cpu.load(&nibbles[group % 4][octet]);
+    let both = cpu.load_bytes(&nibbles[group % 4][octet]);
     cpu.and(if group < 4 { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f))
 }
 
@@ -133,7 +133,7 @@ pub(super) fn put_fifth_bits(bits: &mut Pair, row: usize, quad: impl Fn(usize) -
 /// Fifth bits of one group, in place.
 #[inline(always)]
 pub(super) fn fifth_bit(cpu: Avx2, bits: &Pair, group: usize, octet: usize) -> Int {
-    let bits = cpu.load(&bits[octet]);
+    let bits = cpu.load_bytes(&bits[octet]);
     let moved = match group {
         0 => cpu.left::<4>(bits),
         1 => cpu.left::<3>(bits),
@@ -298,9 +298,9 @@ impl SuperRecord for Q6K {
     #[inline(always)]
     fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
         let sub = &self.subs[sub];
-        let both = cpu.load(&sub.low[group / 2][octet]);
+        let both = cpu.load_bytes(&sub.low[group / 2][octet]);
         let low = cpu.and(if group % 2 == 0 { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f));
-        let high = cpu.load(&sub.high[octet]);
+        let high = cpu.load_bytes(&sub.high[octet]);
         let high = match group {
             0 => cpu.left::<4>(high),
             1 => cpu.left::<2>(high),

@@ -14,9 +14,10 @@
 use super::records::OCTETS;
 use super::super_records::{Expanded, SuperRecord};
 use super::tiles::{Ahead, Kept, Sums, of_tile, source, walk};
-use super::vector::{Avx2, Int};
+use super::vector::{Avx2, Int, in_order};
 use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
+use crate::kernels::lanes::Lanes;
 use crate::kernels::matrix::Matrix;
 
 /// `y = x W^T` for the columns of `y`.
@@ -96,7 +97,8 @@ fn add<T: SuperRecord, const ROWS: usize, const SOURCE: u8>(
                     let acts = cpu.splat_quad(quants[at][r]);
                     for octet in 0..OCTETS {
                         let products = cpu.mul_bytes(weights[octet], acts);
-                        shorts[r][octet] = cpu.add_i16(shorts[r][octet], products);
+                        let sum = cpu.add_i16(shorts[r][octet], products);
+                        shorts[r][octet] = if ROWS > 2 { in_order(sum) } else { sum };
                     }
                 }
             }
@@ -117,16 +119,16 @@ fn add<T: SuperRecord, const ROWS: usize, const SOURCE: u8>(
         false => words,
     };
     for octet in 0..OCTETS {
-        let scale = cpu.widen_halves(&record.scale()[octet]);
+        let scale = cpu.widen(&record.scale()[octet]);
         for r in 0..ROWS {
             let mut step = cpu.mul(cpu.to_floats(words[r][octet]), scale);
             if T::MINS {
-                let min_scale = cpu.widen_halves(&record.min_scale()[octet]);
+                let min_scale = cpu.widen(&record.min_scale()[octet]);
                 step = cpu.negated_fma(cpu.to_floats(mins[r][octet]), min_scale, step);
             }
             let sum = &mut sums[r][octet];
-            let added = cpu.fma(step, cpu.splat(scales[r]), cpu.load_floats(sum));
-            cpu.store_floats(sum, added);
+            let added = cpu.fma(step, cpu.splat(scales[r]), cpu.load(sum));
+            cpu.store(sum, added);
         }
     }
 }

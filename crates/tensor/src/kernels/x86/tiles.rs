@@ -52,11 +52,11 @@ impl Kept {
     ) -> [Int; OCTETS] {
         std::array::from_fn(|octet| {
             if SOURCE == source::KEPT {
-                return cpu.load(&self.0[at][octet]);
+                return cpu.load_bytes(&self.0[at][octet]);
             }
             let weights = unpack(octet);
             if SOURCE == source::KEEP {
-                cpu.store(&mut self.0[at][octet], weights);
+                cpu.store_bytes(&mut self.0[at][octet], weights);
             }
             weights
         })

@@ -6,7 +6,10 @@
 //! Invariant: an `Avx2` is made only inside functions that are reached after detection.
 //! Not here: anything that loops.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
+
+use crate::kernels::lanes::Lanes;
 
 /// Integers: 32 bytes, 16 shorts or 8 words.
 pub(super) type Int = __m256i;
@@ -28,16 +31,26 @@ impl Avx2 {
     }
 }
 
+/// `a`, hidden from the optimizer, which would otherwise regroup long sums of shorts so that every weight of a
+/// sub-block is live at once, and spill most registers.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn in_order(mut a: Int) -> Int {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) a, options(pure, nomem, nostack, preserves_flags)) };
+    a
+}
+
 /// Integers in and out of memory.
 impl Avx2 {
     #[inline(always)]
-    pub(super) fn load(self, bytes: &Bytes) -> Int {
+    pub(super) fn load_bytes(self, bytes: &Bytes) -> Int {
         // SAFETY: 32 readable bytes, unaligned load; `self` proves the feature.
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     }
 
     #[inline(always)]
-    pub(super) fn store(self, bytes: &mut Bytes, value: Int) {
+    pub(super) fn store_bytes(self, bytes: &mut Bytes, value: Int) {
         // SAFETY: 32 writable bytes, unaligned store; `self` proves the feature.
         unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), value) }
     }
@@ -218,31 +231,6 @@ impl Avx2 {
 
 /// Floats.
 impl Avx2 {
-    #[inline(always)]
-    pub(super) fn load_floats(self, floats: &[f32; 8]) -> Float {
-        // SAFETY: 8 readable floats, unaligned load; `self` proves the feature.
-        unsafe { _mm256_loadu_ps(floats.as_ptr()) }
-    }
-
-    #[inline(always)]
-    pub(super) fn store_floats(self, floats: &mut [f32; 8], value: Float) {
-        // SAFETY: 8 writable floats, unaligned store; `self` proves the feature.
-        unsafe { _mm256_storeu_ps(floats.as_mut_ptr(), value) }
-    }
-
-    /// Eight halves as floats.
-    #[inline(always)]
-    pub(super) fn widen_halves(self, halves: &[u16; 8]) -> Float {
-        // SAFETY: 8 readable halves, unaligned load; `self` proves the feature.
-        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) }
-    }
-
-    #[inline(always)]
-    pub(super) fn splat(self, value: f32) -> Float {
-        // SAFETY: `self` proves the feature.
-        unsafe { _mm256_set1_ps(value) }
-    }
-
     /// Words as floats, to nearest, ties to even.
     #[inline(always)]
     pub(super) fn to_floats(self, words: Int) -> Float {
@@ -256,17 +244,60 @@ impl Avx2 {
         unsafe { _mm256_mul_ps(a, b) }
     }
 
-    /// `a * b + c`, rounded once.
-    #[inline(always)]
-    pub(super) fn fma(self, a: Float, b: Float, c: Float) -> Float {
-        // SAFETY: `self` proves the feature.
-        unsafe { _mm256_fmadd_ps(a, b, c) }
-    }
-
     /// `-(a * b) + c`, rounded once.
     #[inline(always)]
     pub(super) fn negated_fma(self, a: Float, b: Float, c: Float) -> Float {
         // SAFETY: `self` proves the feature.
         unsafe { _mm256_fnmadd_ps(a, b, c) }
+    }
+}
+
+impl Lanes for Avx2 {
+    type Eight = Float;
+
+    #[inline(always)]
+    fn load(self, floats: &[f32; 8]) -> Float {
+        // SAFETY: 8 readable floats, unaligned load; `self` proves the feature.
+        unsafe { _mm256_loadu_ps(floats.as_ptr()) }
+    }
+
+    #[inline(always)]
+    fn store(self, floats: &mut [f32; 8], value: Float) {
+        // SAFETY: 8 writable floats, unaligned store; `self` proves the feature.
+        unsafe { _mm256_storeu_ps(floats.as_mut_ptr(), value) }
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Float {
+        // SAFETY: `self` proves the feature.
+        unsafe { _mm256_set1_ps(value) }
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Float, b: Float, c: Float) -> Float {
+        // SAFETY: `self` proves the feature.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    fn sums(self, eights: [Float; 8]) -> [f32; 8] {
+        let mut sums = [0.0; 8];
+        // SAFETY: `self` proves the feature; the store is to 8 floats, unaligned.
+        unsafe {
+            // Neighbours are added within each half of four lanes, twice; then the halves are added.
+            let [a, b, c, d, e, f, g, h] = eights;
+            let first = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+            let last = _mm256_hadd_ps(_mm256_hadd_ps(e, f), _mm256_hadd_ps(g, h));
+            let low = _mm256_permute2f128_ps::<0x20>(first, last);
+            let high = _mm256_permute2f128_ps::<0x31>(first, last);
+            _mm256_storeu_ps(sums.as_mut_ptr(), _mm256_add_ps(low, high));
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn widen(self, halves: &[u16; 8]) -> Float {
+        // SAFETY: 8 readable halves, unaligned load; `self` proves the feature.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) }
     }
 }
