@@ -1,10 +1,10 @@
 //! Every family against Hugging Face transformers, on tiny random models committed with its logits.
 //!
-//! Each model runs the recorded 768 tokens in one pass, one by one, and in sevens, on every kernel
-//! table this processor has. A table must give the same bits each time, and at the recorded positions
-//! they must be transformers' logits. The cache rounds keys and values to f16, which transformers does
-//! not, so there are two comparisons: with its plain logits, loosely, and with the logits it gives when
-//! it rounds the same, tightly.
+//! Each model runs the recorded 768 tokens in one pass on every kernel table this processor has, and
+//! on the fastest also one by one and in sevens, which must give the same bits. At the recorded
+//! positions the logits must be transformers'. The cache rounds keys and values to f16, which
+//! transformers does not, so there are two comparisons: with its plain logits, loosely, and with the
+//! logits it gives when it rounds the same, tightly.
 //!
 //! Invariant: the comparison is known to fail, because models with one thing wrong are refused.
 //! Not here: making the models and logits (`data/make_reference.py`).
@@ -19,7 +19,7 @@ use pilotfish_model::{Gguf, GgufWriter, Model};
 use pilotfish_tensor::kernels::Kernels;
 
 /// Mean difference from transformers' plain logits, whose spread is 2.5. The f16 cache alone causes
-/// 0.5 to 1.4 thousandths, as `make_reference.py` prints.
+/// 0.5 to 1.7 thousandths, as `make_reference.py` prints.
 const PLAIN_MEAN: f64 = 2.5e-3;
 /// Most any single logit may differ from the plain ones; the cache alone causes up to 1.3 hundredths.
 const PLAIN_MAX: f64 = 3e-2;
@@ -178,7 +178,9 @@ fn agrees_with_transformers(case: &str) {
         let deviation = reference.deviation(&whole);
         println!("{case} on {}: {deviation:?}", kernels.name());
         assert!(deviation.is_acceptable(), "{case} on {}: {deviation:?}", kernels.name());
-        for width in [1, 7] {
+        // Narrow passes on one table only, to stay quick.
+        let widths: &[usize] = if kernels.name() == Kernels::best().name() { &[1, 7] } else { &[] };
+        for &width in widths {
             let what = format!("{case} on {} in passes of {width}", kernels.name());
             assert_same_bits(&whole, &run(width, 1, kernels), &what);
         }
