@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pilotfish_lane::{Lane, Rows, Want};
+use pilotfish_lane::{Lane, LaneError, Outputs, Rows, Want};
 
 use super::Drafter;
 use crate::cached::CachedLane;
@@ -84,6 +84,9 @@ impl ModelDrafter {
     /// The guess behind a row, unless the drafter is too unsure or the target does not have the token.
     fn guess(&self, row: &Rows, history: &[u32], sampler: &mut Sampler) -> Result<Option<u32>, DraftError> {
         let last = row.width() - 1;
+        if *row.get(last) == Outputs::NonFinite {
+            return Err(LaneError::NonFinite { position: self.lane.held().len() - 1 }.into());
+        }
         let Some(logits) = row.logits(last) else {
             return Ok(row.argmax(last).filter(|&token| (token as usize) < self.target_vocab));
         };

@@ -7,10 +7,11 @@
 //! whatever was guessed. The walk keeps no state.
 //! Not here: end tokens, stop strings and limits (`session`), the cache (`CachedLane`).
 
-use pilotfish_lane::{Rows, Want};
+use pilotfish_lane::{LaneError, Outputs, Rows, Want};
 
 use super::TokenTree;
-use crate::sampling::{Sampler, SamplingError};
+use crate::error::EngineError;
+use crate::sampling::Sampler;
 
 /// The accepted path and what it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,14 +32,14 @@ impl Accepted {
 /// Walks `tree`, verified as `rows`; `history` holds the committed tokens, the root last.
 ///
 /// # Errors
-/// When the root's row cannot be sampled from. A guess's row that cannot ends the walk before it:
-/// plain decoding might never see that row, or will meet the error itself in the next round.
+/// [`LaneError::NonFinite`] when the root's row holds no usable logits. A guess's row that does not
+/// only ends the walk before it: should the guess be right, the next round meets that row as its root.
 pub fn accept(
     tree: &TokenTree,
     rows: &Rows,
     history: &[u32],
     sampler: &mut Sampler,
-) -> Result<Accepted, SamplingError> {
+) -> Result<Accepted, EngineError> {
     let mut history = history.to_vec();
     let bonus = target_token(rows, 0, &history, sampler)?;
     let mut accepted = Accepted { rows: vec![0], tokens: vec![bonus] };
@@ -53,19 +54,20 @@ pub fn accept(
     Ok(accepted)
 }
 
-/// The target's own token behind row `i`.
-fn target_token(rows: &Rows, i: usize, history: &[u32], sampler: &mut Sampler) -> Result<u32, SamplingError> {
-    if sampler.want() == Want::Argmax {
-        Ok(rows.argmax(i).expect("a verifying pass asks for the argmax at least"))
-    } else {
-        sampler.sample(rows.logits(i).expect("a verifying pass asks for the sampler's logits"), history)
+/// The target's own token behind row `i`, whose prefix is `history`.
+fn target_token(rows: &Rows, i: usize, history: &[u32], sampler: &mut Sampler) -> Result<u32, EngineError> {
+    if *rows.get(i) == Outputs::NonFinite {
+        return Err(LaneError::NonFinite { position: history.len() - 1 }.into());
     }
+    if sampler.want() == Want::Argmax {
+        return Ok(rows.argmax(i).expect("a verifying pass asks for the argmax at least"));
+    }
+    let logits = rows.logits(i).expect("a verifying pass asks for the sampler's logits");
+    Ok(sampler.sample(logits, history)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use pilotfish_lane::Outputs;
-
     use super::*;
     use crate::sampling::SamplingParams;
 
@@ -109,10 +111,12 @@ mod tests {
             Outputs::Logits(logits)
         };
         let tree = TokenTree::chain(0, &[1, 2]);
-        let rows = Rows::new(vec![sure(1), Outputs::Logits(vec![f32::NAN; 3]), sure(0)]);
-        let accepted = accept(&tree, &rows, &[0], &mut sampler).unwrap();
-        assert_eq!(accepted, Accepted { rows: vec![0], tokens: vec![1] });
-        let rows = Rows::new(vec![Outputs::Logits(vec![f32::NAN; 3]), sure(2), sure(0)]);
-        assert!(accept(&tree, &rows, &[0], &mut sampler).is_err());
+        for bad in [Outputs::NonFinite, Outputs::Logits(vec![f32::NAN; 3])] {
+            let rows = Rows::new(vec![sure(1), bad.clone(), sure(0)]);
+            let accepted = accept(&tree, &rows, &[0], &mut sampler).unwrap();
+            assert_eq!(accepted, Accepted { rows: vec![0], tokens: vec![1] });
+            let rows = Rows::new(vec![bad, sure(2), sure(0)]);
+            assert!(accept(&tree, &rows, &[0], &mut sampler).is_err());
+        }
     }
 }

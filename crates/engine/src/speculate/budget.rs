@@ -29,15 +29,15 @@ const REFRESH_AFTER: usize = 64;
 
 /// What one round cost and brought.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RoundCost {
+pub(super) struct RoundCost {
     /// Proposing, part of `total_ms`.
-    pub draft_ms: f64,
+    pub(super) draft_ms: f64,
     /// The whole round.
-    pub total_ms: f64,
+    pub(super) total_ms: f64,
     /// Guesses verified.
-    pub drafted: usize,
+    pub(super) drafted: usize,
     /// Tokens committed.
-    pub tokens: usize,
+    pub(super) tokens: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +49,7 @@ enum State {
 
 /// Decides, round by round, how deep the next draft may be.
 #[derive(Debug)]
-pub struct Budget {
+pub(super) struct Budget {
     max: usize,
     parking: bool,
     state: State,
@@ -63,7 +63,7 @@ pub struct Budget {
 
 impl Budget {
     /// A budget of at most `max` guesses in depth; without `parking` it always grants them.
-    pub fn new(max: usize, parking: bool) -> Self {
+    pub(super) fn new(max: usize, parking: bool) -> Self {
         Self {
             max,
             parking,
@@ -78,7 +78,7 @@ impl Budget {
     }
 
     /// Starts a new reply: another text may suit the drafter better, so parking ends.
-    pub fn start_reply(&mut self) {
+    pub(super) fn start_reply(&mut self) {
         self.state = State::Drafting;
         self.pause = FIRST_PAUSE;
         self.drafted = Window::default();
@@ -87,12 +87,12 @@ impl Budget {
     }
 
     /// Whether anything may ever be drafted again.
-    pub fn may_draft(&self) -> bool {
+    pub(super) fn may_draft(&self) -> bool {
         self.max > 0 && self.retired.is_none()
     }
 
     /// Depth granted to the next round; 0 makes it plain.
-    pub fn next(&mut self) -> usize {
+    pub(super) fn next(&mut self) -> usize {
         if !self.may_draft() {
             return 0;
         }
@@ -112,12 +112,12 @@ impl Budget {
     }
 
     /// Whether drafting is about to begin again after a pause: the drafter may have to catch up first.
-    pub fn begins_probe(&self) -> bool {
+    pub(super) fn begins_probe(&self) -> bool {
         self.state == State::Probing && self.drafted.len() == 0
     }
 
     /// Learns what the last round cost.
-    pub fn observe(&mut self, round: RoundCost) {
+    pub(super) fn observe(&mut self, round: RoundCost) {
         let plain_ms = self.plain.ms_per_token();
         if round.drafted == 0 {
             self.plain.push(round.total_ms - round.draft_ms, 1);
@@ -159,17 +159,17 @@ impl Budget {
     }
 
     /// Ends drafting for good.
-    pub fn retire(&mut self, reason: String) {
+    pub(super) fn retire(&mut self, reason: String) {
         self.retired = Some(reason);
     }
 
     /// Whether drafting is off for now, or for good.
-    pub fn parked(&self) -> bool {
+    pub(super) fn parked(&self) -> bool {
         self.retired.is_some() || self.state != State::Drafting
     }
 
     /// Why, when it is.
-    pub fn reason(&self) -> Option<&str> {
+    pub(super) fn reason(&self) -> Option<&str> {
         self.retired.as_deref().or(self.reason.as_deref())
     }
 }

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use accept::{Accepted, accept};
-pub use budget::{Budget, RoundCost};
 pub use stats::Stats;
 pub use tree::TokenTree;
 
-use pilotfish_lane::{LaneError, Rows, Want};
+use budget::{Budget, RoundCost};
+use pilotfish_lane::{Rows, Want};
 
 use crate::cached::CachedLane;
 use crate::clock::{Clock, MonotonicClock};
@@ -199,7 +199,7 @@ impl<'a> Generation<'a> {
         let start = self.options.clock.now_ms();
         let draft = self.propose();
         let proposed = self.options.clock.now_ms();
-        let (draft, rows) = self.verify(draft)?;
+        let rows = self.target.forward(&draft.to_batch(self.want()))?;
         let verified = self.options.clock.now_ms();
         let accepted = accept(&draft, &rows, &self.session.tokens, &mut self.session.sampler)?;
         self.target.keep(&accepted.rows)?;
@@ -290,18 +290,9 @@ impl<'a> Generation<'a> {
         }
     }
 
-    /// The target's pass over the tree. Where only guesses lead to non-finite logits, plain decoding
-    /// would never have met them, so the round is repeated without guesses.
-    fn verify(&mut self, draft: TokenTree) -> Result<(TokenTree, Rows), LaneError> {
-        let want = if self.options.logprobs.is_some() { Want::Logits } else { self.session.sampler.want() };
-        match self.target.forward(&draft.to_batch(want)) {
-            Err(LaneError::NonFinite { .. }) if draft.drafted() > 0 => {
-                let root = TokenTree::root(draft.token(0));
-                let rows = self.target.forward(&root.to_batch(want))?;
-                Ok((root, rows))
-            }
-            rows => Ok((draft, rows?)),
-        }
+    /// What the target must return for each node.
+    fn want(&self) -> Want {
+        if self.options.logprobs.is_some() { Want::Logits } else { self.session.sampler.want() }
     }
 
     fn logprobs(&self, rows: &Rows, path: &[usize], tokens: &[u32]) -> Vec<Logprobs> {
