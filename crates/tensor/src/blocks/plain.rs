@@ -3,26 +3,22 @@
 //! Invariant: decoding is exact; encoding rounds to nearest, ties to even.
 //! Not here: quantized blocks.
 
-use super::half_at;
 use crate::block::BlockType;
-use crate::float16::{bf16_to_f32, f32_to_bf16, f32_to_f16};
+use crate::float16::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 
-/// Number `at` of a row of plain floats.
 #[inline(always)]
-pub(crate) fn number(block_type: BlockType, bytes: &[u8], at: usize) -> f32 {
+pub(crate) fn decode(block_type: BlockType, bytes: &[u8], out: &mut [f32]) {
     match block_type {
-        BlockType::F32 => {
-            f32::from_le_bytes([bytes[at * 4], bytes[at * 4 + 1], bytes[at * 4 + 2], bytes[at * 4 + 3]])
-        }
-        BlockType::F16 => half_at(bytes, at * 2),
-        _ => bf16_to_f32(u16::from_le_bytes([bytes[at * 2], bytes[at * 2 + 1]])),
+        BlockType::F32 => each(bytes, out, f32::from_le_bytes),
+        BlockType::F16 => each(bytes, out, |half| f16_to_f32(u16::from_le_bytes(half))),
+        _ => each(bytes, out, |half| bf16_to_f32(u16::from_le_bytes(half))),
     }
 }
 
 #[inline(always)]
-pub(crate) fn decode(block_type: BlockType, bytes: &[u8], out: &mut [f32]) {
-    for (at, value) in out.iter_mut().enumerate() {
-        *value = number(block_type, bytes, at);
+fn each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) -> f32) {
+    for (number, bytes) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
+        *number = decode(*bytes);
     }
 }
 

@@ -8,6 +8,7 @@
 //! magnitude is too small to divide 127 by (below 3.8e-37) is zero.
 //! Not here: the matmul.
 
+use super::lanes::Lanes;
 use crate::block::BlockType;
 use crate::blocks::{Family, SMALL, SUPER};
 
@@ -162,7 +163,14 @@ impl Activations {
 
 /// Fills row-major quants, scales and sums. Shared by every table.
 #[inline(always)]
-pub(super) fn quantize(x: &[f32], rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
+pub(super) fn quantize<L: Lanes>(
+    lanes: L,
+    x: &[f32],
+    rows: usize,
+    k: usize,
+    scheme: ActScheme,
+    out: &mut Activations,
+) {
     out.reshape(rows, k, scheme);
     match scheme {
         ActScheme::F32 => {
@@ -171,8 +179,8 @@ pub(super) fn quantize(x: &[f32], rows: usize, k: usize, scheme: ActScheme, out:
                 pad(&x[row * k..(row + 1) * k], eights);
             }
         }
-        ActScheme::Q8Block32 => quantize_blocks::<SMALL>(x, out),
-        ActScheme::Q8Block256 => quantize_blocks::<SUPER>(x, out),
+        ActScheme::Q8Block32 => quantize_blocks::<L, SMALL>(lanes, x, out),
+        ActScheme::Q8Block256 => quantize_blocks::<L, SUPER>(lanes, x, out),
     }
 }
 
@@ -185,22 +193,21 @@ pub(super) fn pad(x: &[f32], eights: &mut [[f32; 8]]) {
 }
 
 #[inline(always)]
-fn quantize_blocks<const LEN: usize>(x: &[f32], out: &mut Activations) {
+fn quantize_blocks<L: Lanes, const LEN: usize>(lanes: L, x: &[f32], out: &mut Activations) {
     let (blocks, rest) = x.as_chunks::<LEN>();
     assert!(rest.is_empty(), "rows are whole blocks");
     let (quants, _) = out.quants.as_chunks_mut::<LEN>();
-    let sums = out.sums.chunks_exact_mut(LEN / 16);
+    let sums = out.sums.as_chunks_mut::<2>().0.chunks_exact_mut(LEN / SMALL);
     for (((x, quants), scale), sums) in blocks.iter().zip(quants).zip(&mut out.scales).zip(sums) {
-        *scale = quantize_block(x, quants);
-        let (sixteens, _) = quants.as_chunks::<16>();
-        for (sum, quants) in sums.iter_mut().zip(sixteens) {
-            *sum = quants.iter().map(|&q| i16::from(q)).sum();
+        *scale = quantize_block(lanes, x, quants);
+        for (sums, quants) in sums.iter_mut().zip(quants.as_chunks::<SMALL>().0) {
+            *sums = lanes.sums_of_16(quants);
         }
     }
 }
 
 #[inline(always)]
-fn quantize_block<const LEN: usize>(x: &[f32; LEN], quants: &mut [i8; LEN]) -> f32 {
+fn quantize_block<L: Lanes, const LEN: usize>(lanes: L, x: &[f32; LEN], quants: &mut [i8; LEN]) -> f32 {
     // Compared as integers, magnitudes order the same way, and NaN and infinity come out on top.
     let top = x.iter().fold(0, |top: u32, x| top.max(x.to_bits() & 0x7fff_ffff));
     let amax = f32::from_bits(top);
@@ -209,9 +216,9 @@ fn quantize_block<const LEN: usize>(x: &[f32; LEN], quants: &mut [i8; LEN]) -> f
         *quants = [0; LEN];
         return if amax.is_finite() { 0.0 } else { f32::NAN };
     }
-    for (quant, &x) in quants.iter_mut().zip(x) {
-        // Adding and subtracting 1.5 * 2^23 rounds to an integer, ties to even; its low bits are that integer.
-        *quant = (x * inverse + 12_582_912.0).to_bits() as u8 as i8;
+    let quarters = x.as_chunks::<8>().0.as_chunks::<4>().0;
+    for (quants, x) in quants.as_chunks_mut::<SMALL>().0.iter_mut().zip(quarters) {
+        *quants = lanes.to_i8(x, inverse);
     }
     amax / 127.0
 }
@@ -244,27 +251,29 @@ fn tile_blocks<const LEN: usize>(x: &mut Activations) {
         let tile = RowTile::of(rows, index);
         for r in 0..tile.rows {
             let row = tile.first + r;
-            let quants = x.quants[row * x.k..][..x.k].as_chunks::<4>().0;
-            for block in 0..n_blocks {
+            let quants = x.quants[row * x.k..][..x.k].as_chunks::<4>().0.chunks_exact(LEN / 4);
+            let sums = x.sums[row * x.k / 16..][..x.k / 16].chunks_exact(LEN / 16);
+            let scales = &x.scales[row * n_blocks..][..n_blocks];
+            for (block, ((quants, sums), &scale)) in quants.zip(sums).zip(scales).enumerate() {
                 let start = block * rows + tile.first;
                 let groups = &mut tiles.quants[start * (LEN / 4)..][..tile.rows * (LEN / 4)];
-                for (groups, &quad) in groups.chunks_exact_mut(tile.rows).zip(&quants[block * (LEN / 4)..]) {
+                for (groups, &quad) in groups.chunks_exact_mut(tile.rows).zip(quants) {
                     groups[r] = quad;
                 }
-                let scale = x.scales[row * n_blocks + block];
-                let sums = &x.sums[(row * n_blocks + block) * (LEN / 16)..][..LEN / 16];
                 tiles.scales[start + r] = scale;
                 if LEN == SUPER {
-                    for pair in 0..8 {
-                        tiles.pairs_of_16[start * 8 + pair * tile.rows + r] =
-                            [sums[pair * 2], sums[pair * 2 + 1]];
+                    let pairs = &mut tiles.pairs_of_16[start * 8..][..tile.rows * 8];
+                    for (pairs, sums) in pairs.chunks_exact_mut(tile.rows).zip(sums.as_chunks::<2>().0) {
+                        pairs[r] = *sums;
                     }
-                    for pair in 0..4 {
-                        let [a, b, c, d] = std::array::from_fn(|i| sums[pair * 4 + i]);
-                        tiles.pairs_of_32[start * 4 + pair * tile.rows + r] = [a + b, c + d];
+                    let pairs = &mut tiles.pairs_of_32[start * 4..][..tile.rows * 4];
+                    for (pairs, [a, b, c, d]) in
+                        pairs.chunks_exact_mut(tile.rows).zip(sums.as_chunks::<4>().0)
+                    {
+                        pairs[r] = [a + b, c + d];
                     }
                 } else {
-                    let total = i32::from(sums[0]) + i32::from(sums[1]);
+                    let total = sums.iter().map(|&sum| i32::from(sum)).sum();
                     tiles.totals[start + r] = total;
                     tiles.scaled_totals[start + r] = scale * total as f32;
                 }

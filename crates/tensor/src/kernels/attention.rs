@@ -18,7 +18,7 @@
 use std::ops::Range;
 
 use super::activations;
-use super::lanes::{self, Lanes};
+use super::lanes::{self, Lanes, Rows8};
 use crate::float16::f16_to_f32;
 use crate::math::{exp, tanh};
 
@@ -80,8 +80,8 @@ pub struct AttendScratch {
     values: Vec<[f32; 8]>,
     /// The result so far, `[n_rep, head_dim / 8]`.
     joined: Vec<[f32; 8]>,
-    /// Keys or values of up to 8 positions, widened and padded, `[8, head_dim / 8]`.
-    rows: Vec<[f32; 8]>,
+    /// Keys or values of up to 8 positions, widened and padded, `[head_dim / 8, 8]`.
+    rows: Vec<[[f32; 8]; 8]>,
     /// One per query.
     states: Vec<Softmax>,
 }
@@ -105,7 +105,7 @@ impl AttendScratch {
         self.joined.clear();
         self.joined.resize(n_rep * eights, zeros);
         self.rows.clear();
-        self.rows.resize(8 * eights, zeros);
+        self.rows.resize(eights, [zeros; 8]);
         self.states.clear();
         self.states.resize(n_rep, Softmax::EMPTY);
     }
@@ -167,17 +167,16 @@ pub(super) fn attend<L: Lanes>(
     }
 }
 
-/// Widens keys or values of up to 8 positions into the first `rows`; the padding stays zero.
+/// Widens keys or values of up to 8 positions; the padding stays zero.
 #[inline(always)]
-fn widen<L: Lanes>(lanes: L, data: &[u16], kv: &KvRows<'_>, positions: Range<usize>, rows: &mut [[f32; 8]]) {
-    let eights = kv.head_dim.div_ceil(8);
-    for (position, row) in positions.zip(rows.chunks_exact_mut(eights)) {
+fn widen<L: Lanes>(lanes: L, data: &[u16], kv: &KvRows<'_>, positions: Range<usize>, rows: &mut Rows8) {
+    for (r, position) in positions.enumerate() {
         let (halves, tail) = data[kv.offset(position)..][..kv.head_dim].as_chunks::<8>();
-        for (halves, floats) in halves.iter().zip(row.iter_mut()) {
-            lanes.store(floats, lanes.widen(halves));
+        for (halves, rows) in halves.iter().zip(rows.iter_mut()) {
+            lanes.store(&mut rows[r], lanes.widen(halves));
         }
-        if let Some(floats) = row.get_mut(halves.len()) {
-            for (float, &half) in floats.iter_mut().zip(tail) {
+        if let Some(rows) = rows.get_mut(halves.len()) {
+            for (float, &half) in rows[r].iter_mut().zip(tail) {
                 *float = f16_to_f32(half);
             }
         }
@@ -186,31 +185,28 @@ fn widen<L: Lanes>(lanes: L, data: &[u16], kv: &KvRows<'_>, positions: Range<usi
 
 /// Adds the weighted values of these positions, ascending, to the sums of one query.
 #[inline(always)]
-fn add_weighted<L: Lanes>(lanes: L, weights: &[f32], rows: &[[f32; 8]], sums: &mut [[f32; 8]]) {
+fn add_weighted<L: Lanes>(lanes: L, weights: &[f32], rows: &Rows8, sums: &mut [[f32; 8]]) {
     /// Sums kept in registers at a time.
     const AT_ONCE: usize = 8;
-    let eights = sums.len();
-    let (blocks, tail) = sums.as_chunks_mut::<AT_ONCE>();
-    for (block, sums) in blocks.iter_mut().enumerate() {
+    let weights = &weights[..weights.len().min(8)];
+    let (rows, rows_tail) = rows.as_chunks::<AT_ONCE>();
+    let (sums, sums_tail) = sums.as_chunks_mut::<AT_ONCE>();
+    for (rows, sums) in rows.iter().zip(sums) {
         let mut registers = sums.map(|sums| lanes.load(&sums));
-        for (position, &weight) in weights.iter().enumerate() {
-            let row: &[[f32; 8]; AT_ONCE] =
-                rows[position * eights + block * AT_ONCE..].first_chunk().expect("rows are as long as sums");
+        for (r, &weight) in weights.iter().enumerate() {
             let weight = lanes.splat(weight);
             for i in 0..AT_ONCE {
-                registers[i] = lanes.fma(weight, lanes.load(&row[i]), registers[i]);
+                registers[i] = lanes.fma(weight, lanes.load(&rows[i][r]), registers[i]);
             }
         }
         for (sums, register) in sums.iter_mut().zip(registers) {
             lanes.store(sums, register);
         }
     }
-    let done = eights - tail.len();
-    for (i, sums) in tail.iter_mut().enumerate() {
+    for (rows, sums) in rows_tail.iter().zip(sums_tail) {
         let mut register = lanes.load(sums);
-        for (position, &weight) in weights.iter().enumerate() {
-            let row = lanes.load(&rows[position * eights + done + i]);
-            register = lanes.fma(lanes.splat(weight), row, register);
+        for (r, &weight) in weights.iter().enumerate() {
+            register = lanes.fma(lanes.splat(weight), lanes.load(&rows[r]), register);
         }
         lanes.store(sums, register);
     }

@@ -21,6 +21,10 @@ pub(super) trait Lanes: Copy {
     fn sums(self, eights: [Self::Eight; 8]) -> [f32; 8];
     /// Halves as floats, exactly.
     fn widen(self, halves: &[u16; 8]) -> Self::Eight;
+    /// `x * factor`, which lie in -128..=127, rounded to integers, ties to even.
+    fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32];
+    /// Sums of the first and the last 16.
+    fn sums_of_16(self, quants: &[i8; 32]) -> [i16; 2];
 }
 
 /// Eight lanes in plain code, for any CPU.
@@ -59,6 +63,18 @@ impl Lanes for Plain {
     fn widen(self, halves: &[u16; 8]) -> [f32; 8] {
         halves.map(crate::float16::f16_to_f32)
     }
+
+    #[inline(always)]
+    fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32] {
+        // Adding 1.5 * 2^23 rounds to an integer, ties to even; the low bits of the sum are that integer.
+        std::array::from_fn(|i| (x.as_flattened()[i] * factor + 12_582_912.0).to_bits() as u8 as i8)
+    }
+
+    #[inline(always)]
+    fn sums_of_16(self, quants: &[i8; 32]) -> [i16; 2] {
+        let sum = |quants: &[i8]| quants.iter().map(|&q| i16::from(q)).sum();
+        [sum(&quants[..16]), sum(&quants[16..])]
+    }
 }
 
 /// Folds eight lanes: neighbours first.
@@ -75,16 +91,18 @@ pub(super) fn sum8_f64(lanes: [f64; 8]) -> f64 {
     ((a + b) + (c + d)) + ((e + f) + (g + h))
 }
 
-/// The dot products of `x` with each of eight rows, `rows` being `[8, x.len()]`: per lane one fused multiply-add
-/// after another, ascending. Eight are computed side by side to keep the CPU busy; none knows of the others.
+/// Eight rows side by side: entry `i` holds numbers `8i..8i + 8` of each.
+pub(super) type Rows8 = [[[f32; 8]; 8]];
+
+/// The dot products of `x` with each of eight rows: per lane one fused multiply-add after another, ascending.
+/// Eight are computed at once to keep the CPU busy; none knows of the others.
 #[inline(always)]
-pub(super) fn dots<L: Lanes>(lanes: L, x: &[[f32; 8]], rows: &[[f32; 8]]) -> [f32; 8] {
+pub(super) fn dots<L: Lanes>(lanes: L, x: &[[f32; 8]], rows: &Rows8) -> [f32; 8] {
     let mut sums = [lanes.splat(0.0); 8];
-    let row: [&[[f32; 8]]; 8] = std::array::from_fn(|r| &rows[r * x.len()..(r + 1) * x.len()]);
-    for (i, x) in x.iter().enumerate() {
+    for (x, rows) in x.iter().zip(rows) {
         let x = lanes.load(x);
         for r in 0..8 {
-            sums[r] = lanes.fma(x, lanes.load(&row[r][i]), sums[r]);
+            sums[r] = lanes.fma(x, lanes.load(&rows[r]), sums[r]);
         }
     }
     lanes.sums(sums)
@@ -102,7 +120,8 @@ mod tests {
                     .map(|i| std::array::from_fn(|l| ((i * 8 + l) as f32 * 0.7 + seed as f32).sin()))
                     .collect()
             };
-            let (x, rows): (_, Vec<_>) = (row(99), (0..8).flat_map(row).collect());
+            let x = row(99);
+            let rows: Vec<_> = (0..eights).map(|i| std::array::from_fn(|r| row(r)[i])).collect();
             for (r, ours) in dots(Plain, &x, &rows).into_iter().enumerate() {
                 let mut lanes = [0f32; 8];
                 for (x, w) in x.iter().zip(row(r)) {

@@ -16,7 +16,7 @@
 
 use super::activations::{ActScheme, Activations};
 use super::columns::ColumnBlock;
-use super::lanes::{self, Lanes};
+use super::lanes::{self, Lanes, Rows8};
 use super::matrix::Matrix;
 use crate::block::BlockType;
 use crate::blocks::{self, SMALL, SUPER, SmallBlock, SuperBlock};
@@ -129,16 +129,16 @@ fn floats<L: Lanes>(lanes: L, weight: &Matrix, x: &Activations, y: &mut ColumnBl
     let row_bytes = weight.k * weight.block_type.block_bytes();
     let eights = weight.k.div_ceil(8);
     let columns = y.columns();
-    let mut widened = vec![[0f32; 8]; 8 * eights];
+    let mut widened = vec![[[0f32; 8]; 8]; eights];
     let mut mirrored = Vec::new();
     for first in columns.clone().step_by(8) {
         let count = 8.min(columns.end - first);
-        for (row, widened) in widened.chunks_exact_mut(eights.max(1)).take(count).enumerate() {
+        for row in 0..count {
             let bytes = &weight.packed()[(first + row) * row_bytes..][..row_bytes];
-            widen(lanes, weight.block_type, bytes, widened);
-            if reversed {
-                widened.reverse();
-            }
+            widen(lanes, weight.block_type, bytes, row, &mut widened);
+        }
+        if reversed {
+            widened.reverse();
         }
         for r in 0..x.rows {
             let mut row = x.row_floats(r);
@@ -153,19 +153,37 @@ fn floats<L: Lanes>(lanes: L, weight: &Matrix, x: &Activations, y: &mut ColumnBl
     }
 }
 
-/// A row of float weights as floats; the padding of `out` is left alone.
+/// Writes a row of float weights to row `row` of `out`, whose padding is left alone.
 #[inline(always)]
-fn widen<L: Lanes>(lanes: L, block_type: BlockType, bytes: &[u8], out: &mut [[f32; 8]]) {
-    if block_type != BlockType::F16 {
-        let k = bytes.len() / block_type.block_bytes();
-        return blocks::plain::decode(block_type, bytes, &mut out.as_flattened_mut()[..k]);
+fn widen<L: Lanes>(lanes: L, block_type: BlockType, bytes: &[u8], row: usize, out: &mut Rows8) {
+    match block_type {
+        BlockType::F16 => widen_eights(block_type, bytes, row, out, |bytes: &[u8; 16], out| {
+            let halves = std::array::from_fn(|i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]));
+            lanes.store(out, lanes.widen(&halves));
+        }),
+        BlockType::BF16 => widen_eights(block_type, bytes, row, out, |bytes: &[u8; 16], out| {
+            blocks::plain::decode(BlockType::BF16, bytes, out);
+        }),
+        _ => widen_eights(block_type, bytes, row, out, |bytes: &[u8; 32], out| {
+            blocks::plain::decode(BlockType::F32, bytes, out);
+        }),
     }
-    let (chunks, tail) = bytes.as_chunks::<16>();
-    for (bytes, out) in chunks.iter().zip(out.iter_mut()) {
-        let halves = std::array::from_fn(|i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]));
-        lanes.store(out, lanes.widen(&halves));
+}
+
+#[inline(always)]
+fn widen_eights<const BYTES: usize>(
+    block_type: BlockType,
+    bytes: &[u8],
+    row: usize,
+    out: &mut Rows8,
+    widen: impl Fn(&[u8; BYTES], &mut [f32; 8]),
+) {
+    let (eights, tail) = bytes.as_chunks::<BYTES>();
+    for (bytes, out) in eights.iter().zip(out.iter_mut()) {
+        widen(bytes, &mut out[row]);
     }
-    if let Some(out) = out.get_mut(chunks.len()) {
-        blocks::plain::decode(block_type, tail, &mut out[..tail.len() / 2]);
+    if let Some(out) = out.get_mut(eights.len()) {
+        let numbers = tail.len() / block_type.block_bytes();
+        blocks::plain::decode(block_type, tail, &mut out[row][..numbers]);
     }
 }

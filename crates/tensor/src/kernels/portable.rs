@@ -18,7 +18,7 @@ pub(super) static TABLE: Kernels = Kernels {
     name: "portable",
     layout: |_| Layout::Rows,
     pack_tiles: no_tiles,
-    quantize: |x, n_rows, k, scheme, out| activations::quantize(x, n_rows, k, scheme, out),
+    quantize: |x, n_rows, k, scheme, out| activations::quantize(Plain, x, n_rows, k, scheme, out),
     matmul,
     rms_norm: |x, weight, eps, out| rows::rms_norm(x, weight, eps, out),
     rms_norm_in_place: |x, weight, eps| rows::rms_norm_in_place(x, weight, eps),

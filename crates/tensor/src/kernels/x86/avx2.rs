@@ -71,7 +71,7 @@ fn pack_tiles(block_type: BlockType, k: usize, source: &[u8], target: &mut [u8])
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn quantize(x: &[f32], n_rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
-    activations::quantize(x, n_rows, k, scheme, out);
+    activations::quantize(Avx2::here(), x, n_rows, k, scheme, out);
     activations::tile(out);
 }
 

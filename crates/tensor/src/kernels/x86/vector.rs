@@ -300,4 +300,36 @@ impl Lanes for Avx2 {
         // SAFETY: 8 readable halves, unaligned load; `self` proves the feature.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(halves.as_ptr().cast())) }
     }
+
+    #[inline(always)]
+    fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32] {
+        let mut bytes = [0; 32];
+        // SAFETY: `self` proves the feature; the store is to 32 bytes, unaligned. Conversion rounds as the mode
+        // says, which is to nearest, ties to even, as Rust requires it to be.
+        unsafe {
+            let factor = _mm256_set1_ps(factor);
+            let [a, b, c, d] =
+                x.map(|x| _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x.as_ptr()), factor)));
+            let packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+            // Packing works within halves and leaves fours in the order 0 2 4 6 1 3 5 7.
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            _mm256_storeu_si256(bytes.as_mut_ptr().cast(), _mm256_permutevar8x32_epi32(packed, order));
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    fn sums_of_16(self, quants: &[i8; 32]) -> [i16; 2] {
+        let mut eights = [0u64; 4];
+        // SAFETY: `self` proves the feature; load and store are of 32 bytes, unaligned.
+        unsafe {
+            let quants = _mm256_loadu_si256(quants.as_ptr().cast());
+            // Moved up by 128, bytes are unsigned, and those the CPU can sum by eights.
+            let unsigned = _mm256_xor_si256(quants, _mm256_set1_epi8(-128));
+            let sums = _mm256_sad_epu8(unsigned, _mm256_setzero_si256());
+            _mm256_storeu_si256(eights.as_mut_ptr().cast(), sums);
+        }
+        let [a, b, c, d] = eights.map(|sum| sum as i16 - 8 * 128);
+        [a + b, c + d]
+    }
 }
