@@ -13,6 +13,28 @@ const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 /// Below this an `f64` exponential is subnormal; [`exp`] returns 0 there.
 const EXP_UNDERFLOW: f64 = -708.0;
 
+/// 1 / n!, the Taylor series: |r| ≤ ln 2 / 2, so the first omitted term, r¹⁴ / 14!, is below 5e-18.
+const EXP_SERIES: [f64; 14] = {
+    let mut series = [1.0; 14];
+    let mut n = 1;
+    while n < 14 {
+        series[n] = series[n - 1] / n as f64;
+        n += 1;
+    }
+    series
+};
+
+/// 1/3, 1/5, … 1/21: |s| ≤ 0.172, so the first omitted term, s²³ / 23, is below 1e-18.
+const LN_SERIES: [f64; 10] = {
+    let mut series = [0.0; 10];
+    let mut n = 0;
+    while n < 10 {
+        series[n] = 1.0 / (2 * n + 3) as f64;
+        n += 1;
+    }
+    series
+};
+
 /// eˣ for x ≤ 700; 0 below -708.
 pub(crate) fn exp(x: f64) -> f64 {
     debug_assert!(x <= 700.0, "exp is meant for differences to a maximum");
@@ -21,10 +43,9 @@ pub(crate) fn exp(x: f64) -> f64 {
     }
     let k = (x * std::f64::consts::LOG2_E).round();
     let r = (x - k * LN2_HIGH) - k * LN2_LOW;
-    // Taylor series: |r| ≤ ln 2 / 2, so the first omitted term, r¹⁴ / 14!, is below 5e-18.
-    let mut sum = 1.0;
-    for n in (1..=13).rev() {
-        sum = 1.0 + sum * r / f64::from(n);
+    let mut sum = 0.0;
+    for coefficient in EXP_SERIES.iter().rev() {
+        sum = sum * r + coefficient;
     }
     sum * power_of_two(k as i32)
 }
@@ -39,12 +60,12 @@ pub(crate) fn ln(x: f64) -> f64 {
         mantissa *= 0.5;
         exponent += 1;
     }
-    // ln m = 2 artanh(s) with s = (m - 1) / (m + 1): |s| ≤ 0.172, so s²³ / 23 is below 1e-18.
+    // ln m = 2 artanh(s) = 2 (s + s³/3 + s⁵/5 + …) with s = (m - 1) / (m + 1).
     let s = (mantissa - 1.0) / (mantissa + 1.0);
     let z = s * s;
     let mut sum = 0.0;
-    for n in (1..=10).rev() {
-        sum = (sum + 1.0 / f64::from(2 * n + 1)) * z;
+    for coefficient in LN_SERIES.iter().rev() {
+        sum = (sum + coefficient) * z;
     }
     let exponent = f64::from(exponent);
     exponent * LN2_HIGH + (2.0 * s + (2.0 * s * sum + exponent * LN2_LOW))

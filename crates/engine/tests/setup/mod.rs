@@ -4,6 +4,7 @@
 //! Not here: the tests themselves.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate that uses its own part")]
+#![allow(clippy::unwrap_used, reason = "code of tests: a panic is the failure")]
 
 use pilotfish_engine::draft::Drafter;
 use pilotfish_engine::sampling::{Logprobs, Sampler, SamplingParams};
