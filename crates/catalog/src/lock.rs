@@ -6,6 +6,7 @@
 //! Invariant: who waited looks again for the finished file before fetching anything.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -40,6 +41,12 @@ impl Lock {
                     }
                     // A person does not notice this delay, and a download takes far longer.
                     thread::sleep(Duration::from_millis(50));
+                }
+                Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
+                    // Some network file systems have no locks. Two writers would spoil each other's growing
+                    // file, which its hash then tells; the model itself stays safe.
+                    progress.message("this file system has no locks; fetch one model at a time");
+                    return Ok(Self { _file: file });
                 }
                 Err(TryLockError::Error(error)) => return Err(CatalogError::io("lock", path)(error)),
             }

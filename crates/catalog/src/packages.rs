@@ -21,7 +21,7 @@ use zip::ZipArchive;
 
 use crate::durable::{CHUNK, Partial, disk_full, remove_if_there, write_whole};
 use crate::error::CatalogError;
-use crate::pip::Pip;
+use crate::pip::{Pip, STUCK};
 use crate::progress::{Progress, Transfer};
 use crate::table::Packages;
 use crate::tuning::{Tuning, sleep};
@@ -241,9 +241,10 @@ fn pip_disk_full(error: CatalogError, dir: &Path) -> CatalogError {
     }
 }
 
-/// Whether pip's failure may pass. A package that does not exist stays so, and so does a full disk.
+/// Whether pip's failure may pass. A package that does not exist stays so, a full disk too, and one that got
+/// stuck has retried long enough by itself.
 fn is_passing(cause: &str) -> bool {
-    !["No matching distribution", "No space left", "Invalid requirement"]
+    !["No matching distribution", "No space left", "Invalid requirement", STUCK]
         .iter()
         .any(|fixed| cause.contains(fixed))
 }

@@ -11,6 +11,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,9 @@ const COMMANDS: [&[&str]; 5] =
 
 /// Enough of pip's last words to find the cause in.
 const MAX_WORDS: usize = 16 * 1024;
+
+/// The cause given for a pip that had to be ended.
+pub(crate) const STUCK: &str = "it made no progress and was stopped";
 
 /// A pip that answered.
 #[derive(Clone, Debug)]
@@ -95,15 +99,18 @@ impl Pip {
             .stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let mut running = Running { child };
-        let words = running.child.stderr.take().map(|stderr| thread::spawn(move || last_words(stderr)));
-        let status = running.wait(dir, tuning, progress, grown);
-        // Only now is the child gone, so that the reader of its words comes to an end.
-        drop(running);
-        let words = words.and_then(|reader| reader.join().ok()).unwrap_or_default();
-        match status? {
-            None => return Err(failed("it made no progress and was stopped".to_owned())),
-            Some(status) if !status.success() => return Err(failed(cause(&words, status))),
-            Some(_) => {}
+        let (send, words) = mpsc::channel();
+        if let Some(stderr) = running.child.stderr.take() {
+            // Nobody listens any more when the call was cancelled, which is fine.
+            thread::spawn(move || send.send(last_words(stderr)).ok());
+        }
+        let Some(status) = running.wait(dir, tuning, progress, grown)? else {
+            return Err(failed(STUCK.to_owned()));
+        };
+        if !status.success() {
+            // A process that pip started may hold the pipe open beyond pip's end; it is not waited for long.
+            let words = words.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+            return Err(failed(cause(&words, status)));
         }
         let found = fs::read_dir(&wheels).map_err(CatalogError::io("read", &wheels))?;
         let found: Vec<PathBuf> = found.flatten().map(|entry| entry.path()).collect();
@@ -127,6 +134,8 @@ impl Running {
         progress: &dyn Progress,
         grown: &mut dyn FnMut(u64),
     ) -> Result<Option<ExitStatus>, CatalogError> {
+        // Ten looks a second make a smooth bar; the first ones come sooner, for a pip that has little to do.
+        let mut pause = Duration::from_millis(5);
         let mut size = 0;
         let mut since = Instant::now();
         loop {
@@ -143,8 +152,8 @@ impl Running {
             } else if since.elapsed() > tuning.pip_silence {
                 return Ok(None);
             }
-            // Ten steps a second make a smooth bar; pip itself takes longer than that to start.
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(100));
         }
     }
 }
