@@ -17,7 +17,7 @@ fn random_weights(block_type: BlockType, n_out: usize, k: usize, rng: &mut Rng) 
             block_type.encode(&numbers, &mut bytes);
         }
         _ => {
-            bytes.extend((0..n_out * block_type.row_bytes(k).unwrap()).map(|_| rng.byte()));
+            bytes.extend((0..n_out * block_type.row_bytes(k).expect("whole blocks")).map(|_| rng.byte()));
             for block in bytes.chunks_exact_mut(block_type.block_bytes()) {
                 set_scales(block_type, block, rng.signed() * 0.02, rng.signed() * 0.02);
             }
@@ -61,7 +61,7 @@ fn bits(x: &[f32]) -> Vec<u32> {
 }
 
 fn portable() -> &'static Kernels {
-    Kernels::named("portable").unwrap()
+    Kernels::named("portable").expect("portable runs anywhere")
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn bits(x: &[f32]) -> Vec<u32> {
 }
 
 fn portable() -> &'static Kernels {
-    Kernels::named("portable").unwrap()
+    Kernels::named("portable").expect("portable runs anywhere")
 }
 
 /// Random numbers of many sizes, with a few that are special.

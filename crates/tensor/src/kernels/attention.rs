@@ -128,19 +128,17 @@ pub(super) fn attend<L: Lanes>(
     let mut start = spec.first;
     while start <= spec.last {
         let end = (start / SPLIT * SPLIT + SPLIT).min(spec.last + 1);
-        // Positions of the split that are not visible keep a weight of exactly 0.
-        weights.fill([f32::NEG_INFINITY; SPLIT]);
+        let visible = start % SPLIT..(end - 1) % SPLIT + 1;
         for first in (start..end).step_by(8) {
             let count = 8.min(end - first);
             widen(lanes, kv.keys, kv, first..first + count, rows);
             for (query, weights) in queries.chunks_exact(eights).zip(weights.iter_mut()) {
                 let products = lanes::dots(lanes, query, rows);
-                for (i, product) in products[..count].iter().enumerate() {
-                    weights[(first + i) % SPLIT] = spec.score(*product);
-                }
+                weights[first % SPLIT..][..count].copy_from_slice(&products[..count]);
             }
         }
         for (weights, state) in weights.iter_mut().zip(states.iter_mut()) {
+            spec.score(weights, visible.clone());
             state.soften(weights);
         }
         values.fill([0.0; 8]);
@@ -213,10 +211,19 @@ fn add_weighted<L: Lanes>(lanes: L, weights: &[f32], rows: &Rows8, sums: &mut [[
 }
 
 impl Attend {
+    /// Turns products to scores. Positions of the split that are not visible get a weight of exactly 0.
     #[inline(always)]
-    fn score(&self, product: f32) -> f32 {
-        let score = product * self.scale;
-        self.softcap.map_or(score, |cap| cap * tanh(score / cap))
+    fn score(&self, products: &mut [f32; SPLIT], visible: Range<usize>) {
+        for score in &mut products[visible.clone()] {
+            *score *= self.scale;
+        }
+        if let Some(cap) = self.softcap {
+            for score in &mut products[visible.clone()] {
+                *score = cap * tanh(*score / cap);
+            }
+        }
+        products[..visible.start].fill(f32::NEG_INFINITY);
+        products[visible.end..].fill(f32::NEG_INFINITY);
     }
 }
 

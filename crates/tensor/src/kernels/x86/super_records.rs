@@ -299,7 +299,8 @@ impl SuperRecord for Q6K {
     fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
         let sub = &self.subs[sub];
         let both = cpu.load_bytes(&sub.low[group / 2][octet]);
-        let low = cpu.and(if group % 2 == 0 { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f));
+        let low =
+            cpu.and(if group.is_multiple_of(2) { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f));
         let high = cpu.load_bytes(&sub.high[octet]);
         let high = match group {
             0 => cpu.left::<4>(high),

@@ -1,0 +1,106 @@
+//! Recorded hashes of what the kernels compute: the bits behind the numerics id.
+//!
+//! A failure here means that results changed. If that was meant, change the numerics id and the hash together.
+//!
+//! Invariant: every table gives the recorded hash, in debug and release builds.
+//! Not here: whether the results are right (`kernels.rs`, `rows.rs`).
+
+mod rng;
+
+use pilotfish_tensor::{
+    Activations, Attend, AttendScratch, BlockType, Columns, Kernels, KvRows, RopeStyle, f16_to_f32,
+    f32_to_f16,
+};
+use rng::Rng;
+
+/// FNV-1a over the bits of finite floats.
+struct Hash(u64);
+
+impl Hash {
+    fn add(&mut self, numbers: &[f32]) {
+        for number in numbers {
+            assert!(number.is_finite(), "hashes are over finite numbers");
+            self.0 = (self.0 ^ u64::from(number.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+fn numbers(n: usize, rng: &mut Rng) -> Vec<f32> {
+    (0..n).map(|_| rng.signed() * 3.0).collect()
+}
+
+fn matmul_hash(table: &Kernels, block_type: BlockType) -> u64 {
+    let (mut rng, mut hash) = (Rng::new(21), Hash(0xcbf2_9ce4_8422_2325));
+    let (rows, n_out, k) = (3, 20, 768);
+    let mut bytes = Vec::new();
+    block_type.encode(&numbers(n_out * k, &mut rng), &mut bytes);
+    let weight = table.pack(block_type, &bytes, n_out, k);
+    let mut acts = Activations::new();
+    table.quantize(&numbers(rows * k, &mut rng), rows, k, weight.scheme(), &mut acts);
+    let mut y = vec![0.0; rows * n_out];
+    table.matmul(&weight, &acts, Columns::new(&mut y, rows, n_out).whole());
+    hash.add(&y);
+    hash.0
+}
+
+fn rows_hash(table: &Kernels) -> u64 {
+    let (mut rng, mut hash) = (Rng::new(22), Hash(0xcbf2_9ce4_8422_2325));
+    let n = 1003;
+    let (a, b) = (numbers(n, &mut rng), numbers(n, &mut rng));
+    let mut out = vec![0.0; n];
+    table.rms_norm(&a, &b, 1e-5, &mut out);
+    hash.add(&out);
+    table.silu_mul(&a, &b, &mut out);
+    hash.add(&out);
+    table.gelu_tanh_mul(&a, &b, &mut out);
+    hash.add(&out);
+    table.softcap(&mut out, 5.0);
+    hash.add(&out);
+    for style in [RopeStyle::Neox, RopeStyle::Interleaved] {
+        table.rope(&mut out[..1000], 100, 64, &b[..64], style);
+        hash.add(&out);
+    }
+    let (head_dim, positions) = (40, 300);
+    let mut keys = vec![0; positions * head_dim];
+    table.to_halves(&numbers(positions * head_dim, &mut rng), &mut keys);
+    assert!(keys.iter().all(|&half| f32_to_f16(f16_to_f32(half)) == half));
+    let kv =
+        KvRows { keys: &keys, values: &keys, stride: head_dim, head_dim, committed: positions, path: &[] };
+    for softcap in [None, Some(8.0)] {
+        let spec = Attend { first: 30, last: positions - 1, scale: 0.1, softcap };
+        table.attend(&a[..80], &kv, &spec, &mut AttendScratch::new(), &mut out[..80]);
+        hash.add(&out[..80]);
+    }
+    hash.0
+}
+
+#[test]
+fn results_match_the_recorded_hashes() {
+    for table in Kernels::available() {
+        assert_eq!(table.numerics_id(), "cpu-1");
+        let mut hashes: Vec<(&str, u64)> = BlockType::ALL
+            .into_iter()
+            .map(|block_type| (block_type.name(), matmul_hash(table, block_type)))
+            .collect();
+        hashes.push(("rows", rows_hash(table)));
+        assert_eq!(hashes, GOLDEN, "{}: {hashes:#018x?}", table.name());
+    }
+}
+
+const GOLDEN: [(&str, u64); 15] = [
+    ("F32", 0xed35_0cff_4da5_bdd0),
+    ("F16", 0x3fdc_1237_dd20_cf01),
+    ("BF16", 0x0265_1149_c215_f5a1),
+    ("Q4_0", 0x2a15_22c7_d0db_f232),
+    ("Q4_1", 0xc945_9ecf_3f91_d91a),
+    ("Q5_0", 0xf063_bfc5_2211_57a3),
+    ("Q5_1", 0x6784_0287_835f_5b32),
+    ("Q8_0", 0x29e5_3dcd_5407_f0a9),
+    ("Q2_K", 0x1275_b1ff_37d3_85da),
+    ("Q3_K", 0xebc6_cdc8_df0f_fd52),
+    ("Q4_K", 0x8848_17b8_3715_33da),
+    ("Q5_K", 0x525d_237d_7558_93a7),
+    ("Q6_K", 0x863d_7ef7_2a74_c78e),
+    ("IQ4_NL", 0xc31f_2b4b_3ec7_061f),
+    ("rows", 0x7ba3_95ec_7346_027f),
+];
