@@ -53,7 +53,7 @@ pub fn tanh(x: f32) -> f32 {
     let p = p.mul_add(z, 2.063_908_8e-2);
     let p = p.mul_add(z, -5.373_971_5e-2);
     let p = p.mul_add(z, 1.333_144_2e-1);
-    let p = p.mul_add(z, -0.333_328_2);
+    let p = p.mul_add(z, -0.333_332_8);
     let near = (x * z).mul_add(p, x);
     // The sign is copied for -0.0 too, which the polynomial would lose.
     (if magnitude < 0.625 { near } else { far }).copysign(x)
