@@ -1,1 +1,42 @@
-//! placeholder
+//! Loads a model of the catalog and answers prompts, token for token as the model alone would.
+//!
+//! ```no_run
+//! use pilotfish::{Engine, Event, GenerateOptions, LoadOptions, Message};
+//!
+//! # fn main() -> Result<(), pilotfish::Error> {
+//! let mut engine = Engine::load(&LoadOptions::new("smollm2-135m"))?;
+//! for event in engine.chat(&[Message::user("Why is the sky blue?")], &GenerateOptions::default())? {
+//!     if let Event::Text(text) = event? {
+//!         eprint!("{text}");
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! An [`Engine`] is a model on a lane with a drafter beside it. A [`Generation`] is an iterator of events that runs
+//! as it is read; dropping it, or setting [`GenerateOptions::cancel`], stops it. Keys and values of a prompt that
+//! begins like the previous one are reused, so a chat costs only what is new.
+//!
+//! Invariant: the text depends on model, prompt and sampling options, never on the drafter or on earlier prompts.
+//! Not here: the loop (`pilotfish-engine`), downloads (`pilotfish-catalog`), printing (the command line).
+
+mod engine;
+mod error;
+mod generation;
+pub mod lanes;
+mod load;
+mod options;
+
+pub use engine::{Engine, Prompt};
+pub use error::{Error, ErrorKind};
+pub use generation::{Event, Generation, Summary};
+pub use lanes::{CpuOptions, Device};
+pub use load::{ModelRef, default_model, find_model};
+pub use options::{DEFAULT_CONTEXT, DrafterChoice, GenerateOptions, LoadOptions};
+
+pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Quiet};
+pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
+pub use pilotfish_engine::session::FinishReason;
+pub use pilotfish_engine::speculate::{SpeculationReport, Stats};
+pub use pilotfish_model::text::Message;

@@ -1,0 +1,325 @@
+//! What can be written on the command line.
+//!
+//! One struct per group of flags, shared by the commands that take them; spelling follows llama.cpp.
+//!
+//! Invariant: turning a group into options of the library fails only with a usage error that names the flag.
+//! Not here: llama.cpp's multi-letter short flags and removed flags (`argv`), doing anything (`cmd`).
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use pilotfish::{CpuOptions, Device, DrafterChoice, GenerateOptions, LoadOptions, ModelRef, SamplingParams};
+use pilotfish_tensor::Kernels;
+
+use crate::cmd::{bench, chat, eval, inspect, models, pull, run};
+use crate::env;
+use crate::exit::usage;
+
+/// Runs large language models with lossless speculative decoding.
+#[derive(Debug, Parser)]
+#[command(name = "pilotfish", version, about, long_about = None, disable_help_subcommand = true, after_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Say more on stderr.
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 something failed, 2 a wrong flag or value, 130 stopped by Ctrl-C.
+Results go to stdout, everything else to stderr. Environment: NO_COLOR, HF_HOME, HF_HUB_OFFLINE,
+HF_TOKEN, XDG_CACHE_HOME, PILOTFISH_KERNELS, PILOTFISH_PIP.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Answer one prompt and stream the answer.
+    Run(run::RunArgs),
+    /// Talk with a model in the terminal.
+    Chat(chat::ChatArgs),
+    /// Fetch models into the cache.
+    Pull(pull::PullArgs),
+    /// List known and fetched models, or remove fetched ones.
+    Models(models::ModelsArgs),
+    /// Show what a model file holds and what it needs.
+    Inspect(inspect::InspectArgs),
+    /// Measure seven prompts with and without speculation, and the cost of passes by width.
+    Bench(bench::BenchArgs),
+    /// Measure a model's quality.
+    Eval(eval::EvalArgs),
+}
+
+/// Which model, and where it runs.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Model")]
+pub(crate) struct ModelArgs {
+    /// Catalog name or path of a GGUF file [default: smollm2-135m].
+    #[arg(short, long, value_name = "MODEL", conflicts_with = "hf_repo")]
+    pub(crate) model: Option<String>,
+    /// Model of the Hugging Face hub; also written -hf.
+    #[arg(long, value_name = "USER/REPO[:QUANT]")]
+    pub(crate) hf_repo: Option<String>,
+    /// One file of that repository; also written -hff.
+    #[arg(long, value_name = "FILE", requires = "hf_repo")]
+    pub(crate) hf_file: Option<String>,
+    /// Never use the network.
+    #[arg(long)]
+    pub(crate) offline: bool,
+    /// Context in tokens [default: what the model was trained for, at most 8192].
+    #[arg(short, long, value_name = "N")]
+    pub(crate) ctx_size: Option<usize>,
+    /// Worker threads [default: physical cores].
+    #[arg(short, long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+    /// Where to run; also written -dev. Only cpu is built.
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub(crate) device: String,
+    /// Kernel table, for tests and measurements.
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub(crate) kernels: Option<String>,
+}
+
+/// Who guesses, and how far.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Speculation (never changes the text)")]
+pub(crate) struct DraftArgs {
+    /// Who guesses the next tokens.
+    #[arg(long, value_enum, default_value_t = DrafterName::Auto)]
+    pub(crate) drafter: DrafterName,
+    /// Drafting model: catalog name or path; also written -md. It must share the model's vocabulary.
+    #[arg(long, value_name = "MODEL", alias = "spec-draft-model")]
+    pub(crate) model_draft: Option<String>,
+    /// Most guesses a round [default: the drafter's own].
+    #[arg(long, value_name = "N")]
+    pub(crate) spec_draft_n_max: Option<usize>,
+    /// The drafting model stops guessing below this probability.
+    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) spec_draft_p_min: f32,
+}
+
+/// Names of `--drafter`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DrafterName {
+    /// The model of -md if given, else ngram.
+    Auto,
+    /// Plain decoding.
+    None,
+    /// What followed the same tokens earlier.
+    Ngram,
+    /// The model of -md.
+    Model,
+}
+
+/// How tokens are chosen.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Sampling (the filters act once --temp is above 0)")]
+pub(crate) struct SamplingArgs {
+    /// Temperature; 0 always takes the likeliest token.
+    #[arg(long, alias = "temperature", value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) temp: f32,
+    /// Keep the K likeliest tokens; 0 keeps all.
+    #[arg(long, value_name = "K", default_value_t = 40, allow_negative_numbers = true)]
+    pub(crate) top_k: i32,
+    /// Keep the likeliest tokens that make up this probability.
+    #[arg(long, value_name = "P", default_value_t = 0.95, allow_negative_numbers = true)]
+    pub(crate) top_p: f32,
+    /// Keep tokens with at least this share of the likeliest one's probability.
+    #[arg(long, value_name = "P", default_value_t = 0.05, allow_negative_numbers = true)]
+    pub(crate) min_p: f32,
+    /// Divide the logits of recent tokens; 1 is off.
+    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true)]
+    pub(crate) repeat_penalty: f32,
+    /// Tokens the penalties look back over; -1 is all.
+    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
+    pub(crate) repeat_last_n: i32,
+    /// Lower the logits of recent tokens by this much.
+    #[arg(long, value_name = "A", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) presence_penalty: f32,
+    /// Lower the logits of recent tokens by this much for each occurrence.
+    #[arg(long, value_name = "A", default_value_t = 0.0, allow_negative_numbers = true)]
+    pub(crate) frequency_penalty: f32,
+    /// Add to one token's logit: ID+BIAS or ID-BIAS, as 29905-100. Repeatable.
+    #[arg(long, value_name = "ID±BIAS")]
+    pub(crate) logit_bias: Vec<String>,
+    /// Seed of the random numbers; -1 takes one from the clock.
+    #[arg(short, long, value_name = "N", default_value = "0", allow_negative_numbers = true)]
+    pub(crate) seed: String,
+}
+
+/// When an answer ends.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Answer")]
+pub(crate) struct ReplyArgs {
+    /// Most tokens to write; -1 goes on until the model ends or the context is full.
+    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
+    pub(crate) predict: i64,
+    /// End before this text. Repeatable.
+    #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) stop: Vec<String>,
+    /// Write on past end tokens.
+    #[arg(long)]
+    pub(crate) ignore_eos: bool,
+}
+
+impl ModelArgs {
+    /// The model asked for, or the default one.
+    pub(crate) fn model_ref(&self) -> ModelRef {
+        match (&self.model, &self.hf_repo) {
+            (_, Some(repo)) => ModelRef::Hub { repo: repo.clone(), file: self.hf_file.clone() },
+            (Some(model), None) => ModelRef::Named(model.clone()),
+            (None, None) => ModelRef::Named(pilotfish::default_model().to_owned()),
+        }
+    }
+
+    /// What to load, with n-gram drafting.
+    ///
+    /// # Errors
+    /// A usage error for a device, kernel table or thread count that does not exist.
+    pub(crate) fn load_options(&self) -> anyhow::Result<LoadOptions> {
+        let kernels = match self.kernels.clone().or_else(env::kernels) {
+            None => Kernels::best(),
+            Some(name) => Kernels::named(&name).ok_or_else(|| {
+                let known: Vec<_> = Kernels::available().iter().map(|kernels| kernels.name()).collect();
+                usage(format!("this processor has no kernel table `{name}`; it has {}", known.join(", ")))
+            })?,
+        };
+        if self.threads == Some(0) {
+            return Err(usage("-t cannot be 0; leave it out to use every physical core"));
+        }
+        Ok(LoadOptions {
+            model: self.model_ref(),
+            device: self.device.parse::<Device>()?,
+            cpu: CpuOptions { threads: self.threads, context: self.ctx_size, kernels, poison: None },
+            offline: self.offline,
+            ..LoadOptions::new("")
+        })
+    }
+}
+
+impl DraftArgs {
+    /// Adds the drafter to what is loaded.
+    pub(crate) fn apply_to_load(&self, options: &mut LoadOptions) {
+        options.drafter = match self.drafter {
+            DrafterName::Auto => DrafterChoice::Auto,
+            DrafterName::None => DrafterChoice::None,
+            DrafterName::Ngram => DrafterChoice::Ngram,
+            DrafterName::Model => DrafterChoice::Model,
+        };
+        options.draft_model = self.model_draft.clone().map(ModelRef::Named);
+        options.draft_p_min = self.spec_draft_p_min;
+        options.draft_max = self.spec_draft_n_max;
+    }
+}
+
+impl SamplingArgs {
+    /// The library's parameters; their ranges are checked when an answer starts.
+    ///
+    /// # Errors
+    /// A usage error for a malformed bias or seed.
+    pub(crate) fn params(&self) -> anyhow::Result<SamplingParams> {
+        Ok(SamplingParams {
+            temperature: self.temp,
+            top_k: self.top_k,
+            top_p: self.top_p,
+            min_p: self.min_p,
+            repeat_penalty: self.repeat_penalty,
+            repeat_last_n: self.repeat_last_n,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: self.logit_bias.iter().map(|text| logit_bias(text)).collect::<anyhow::Result<_>>()?,
+            seed: seed(&self.seed)?,
+        })
+    }
+}
+
+impl ReplyArgs {
+    /// Adds the limits to how a prompt is answered.
+    ///
+    /// # Errors
+    /// A usage error for a count below -1 or an empty stop text.
+    pub(crate) fn apply_to(&self, options: &mut GenerateOptions) -> anyhow::Result<()> {
+        options.max_tokens = match self.predict {
+            -1 => None,
+            n => Some(usize::try_from(n).map_err(|_| usage(format!("-n cannot be {n}; it is a count, or -1")))?),
+        };
+        if self.stop.iter().any(String::is_empty) {
+            return Err(usage("--stop cannot be empty: every text holds the empty text"));
+        }
+        options.stop = self.stop.clone();
+        options.ignore_eos = self.ignore_eos;
+        Ok(())
+    }
+}
+
+/// Reads `ID+BIAS` or `ID-BIAS`.
+fn logit_bias(text: &str) -> anyhow::Result<(u32, f32)> {
+    let malformed = || usage(format!("--logit-bias cannot be `{text}`; it is written ID+BIAS or ID-BIAS, as 29905-100"));
+    let at = text.find(['+', '-']).ok_or_else(malformed)?;
+    let id = text[..at].parse().map_err(|_| malformed())?;
+    // A second sign is not part of the form, though a number could carry one.
+    let value = &text[at + 1..];
+    if value.starts_with(['+', '-']) {
+        return Err(malformed());
+    }
+    let bias: f32 = value.parse().map_err(|_| malformed())?;
+    Ok((id, if text.as_bytes()[at] == b'-' { -bias } else { bias }))
+}
+
+fn seed(text: &str) -> anyhow::Result<u64> {
+    if text == "-1" {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        // Only 53 bits, so that the seed survives a trip through JSON.
+        let seed = u64::try_from(now.as_nanos() & ((1 << 53) - 1)).unwrap_or(0);
+        eprintln!("seed: {seed}");
+        return Ok(seed);
+    }
+    text.parse().map_err(|_| usage(format!("--seed cannot be `{text}`; it is a whole number from 0, or -1")))
+}
+
+/// Where a text comes from: an argument, a file, or stdin.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Prompt")]
+pub(crate) struct PromptArgs {
+    /// The prompt, or - to read it from stdin.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: Option<String>,
+    /// The prompt, as llama.cpp spells it.
+    #[arg(short, long = "prompt", value_name = "TEXT", conflicts_with = "prompt", allow_hyphen_values = true)]
+    pub(crate) p: Option<String>,
+    /// Read the prompt from a file; one line break at its end is dropped.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["prompt", "p"])]
+    pub(crate) file: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn biases_are_read_in_llama_cpps_form() {
+        assert_eq!(logit_bias("15043+1").unwrap(), (15043, 1.0));
+        assert_eq!(logit_bias("15043-1.5").unwrap(), (15043, -1.5));
+        assert_eq!(logit_bias("0-1e3").unwrap(), (0, -1000.0));
+        for text in ["", "5", "+1", "-5+1", "5+", "5--1", "5+x", "x+1", "4294967296+1"] {
+            assert!(logit_bias(text).unwrap_err().to_string().contains("ID+BIAS"), "{text}");
+        }
+    }
+
+    #[test]
+    fn seeds_are_whole_numbers() {
+        assert_eq!(seed("18446744073709551615").unwrap(), u64::MAX);
+        assert!(seed("-1").is_ok());
+        for text in ["", "-2", "1.5", "x"] {
+            assert!(seed(text).unwrap_err().to_string().contains("--seed"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `bench`: seven prompts, plain and speculative in turns, whether they agree, and what a pass costs.
+//!
+//! Invariant: a figure that was not measured is null; a run whose ids differ makes the command fail.
+//! Not here: the record's fields (`pilotfish_measure::record`), the statistics (`pilotfish_measure::stats`).
+
+mod curve;
+mod pairs;
+mod prompts;
+mod shown;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pilotfish::{Catalog, DrafterChoice, Engine, Env, Event, GenerateOptions, Message, Prompt, SamplingParams};
+use pilotfish_measure::machine::Host;
+use pilotfish_measure::record::{self, Record, SCHEMA};
+use pilotfish_measure::stats::geometric_mean;
+
+use crate::args::{DraftArgs, ModelArgs};
+use crate::cmd::run::load_engine;
+use crate::exit::{Outcome, usage};
+use crate::interrupt::{self, Listening};
+use crate::output;
+use crate::progress::Downloads;
+use pairs::{Measured, Meter};
+use prompts::PROMPTS;
+
+/// Flags of `bench`.
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    /// Tokens to write for each prompt, or fewer where the model ends.
+    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", default_value_t = 256)]
+    predict: usize,
+    /// Pairs of a plain and a speculative run for each prompt.
+    #[arg(short, long, value_name = "N", default_value_t = 3)]
+    repetitions: usize,
+    /// Run only these prompts. Repeatable.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Write the record to a file, whole or not at all.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print the record instead of a table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    draft: DraftArgs,
+}
+
+/// Tokens written before anything is timed, to fill caches and start threads.
+const WARM_UP: usize = 8;
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong flag, what the engine says, token ids that differ, or a record that cannot be written.
+pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
+    let prompts = chosen(&args.only)?;
+    if args.predict == 0 || args.repetitions == 0 {
+        return Err(usage("-n and -r must be 1 or more"));
+    }
+    if let Some(out) = &args.out {
+        check_folder(out)?;
+    }
+    let mut load = args.model.load_options()?;
+    args.draft.apply_to_load(&mut load);
+    let mut engine = load_engine(&load, verbose)?;
+    let listening = interrupt::listen();
+    let (record, ratios) = measure(args, &mut engine, &prompts, &listening, load.drafter)?;
+    if let Some(out) = &args.out {
+        record.write(out)?;
+    }
+    output::text(&if args.json { record.to_json()? } else { shown::table(&record, &ratios, &prompts) })?;
+    let differ: Vec<&str> =
+        record.prompts.iter().filter(|p| p.lossless == Some(false)).map(|p| p.name.as_str()).collect();
+    if !differ.is_empty() {
+        anyhow::bail!("token ids differ between runs of: {}; please report this", differ.join(", "));
+    }
+    Ok(Outcome::Done)
+}
+
+fn measure(
+    args: &BenchArgs,
+    engine: &mut Engine,
+    prompts: &[(&'static str, &'static str)],
+    listening: &Listening,
+    drafter: DrafterChoice,
+) -> anyhow::Result<(Record, Vec<Option<f64>>)> {
+    let options = GenerateOptions {
+        max_tokens: Some(args.predict),
+        sampling: SamplingParams::greedy(),
+        cancel: listening.flag(),
+        ..GenerateOptions::default()
+    };
+    warm_up(engine, prompts[0].1, &options)?;
+    let mut meter = Meter::new();
+    let mut measured: Vec<Measured> = Vec::new();
+    for (i, (name, text)) in prompts.iter().enumerate() {
+        eprintln!("{name} ({} of {})", i + 1, prompts.len());
+        measured.push(pairs::measure(engine, name, text, &options, args.repetitions, &mut meter)?);
+    }
+    eprintln!("cost curve");
+    let text = measured.iter().flat_map(|m| m.tokens.iter().copied()).collect::<Vec<_>>();
+    let Some(curve) = curve::measure(engine, &text, &|| listening.stopped())? else {
+        return Err(pilotfish::Error::Catalog(pilotfish::CatalogError::Cancelled).into());
+    };
+    let catalog = Catalog::new(Env::from_process()).map_err(pilotfish::Error::from)?;
+    let downloads = Downloads::new(listening);
+    let sha256 = |path: &std::path::Path| catalog.sha256(path, &downloads).map_err(pilotfish::Error::from);
+    let file = engine.file();
+    let model = record::Model { name: file.name.clone(), sha256: sha256(&file.path)?, bytes: file.bytes };
+    let drafter = match (drafter, engine.draft_file()) {
+        (DrafterChoice::None, _) => None,
+        (_, Some(file)) => {
+            Some(record::Drafter { name: file.name.clone(), sha256: Some(sha256(&file.path)?) })
+        }
+        (_, None) => Some(record::Drafter { name: engine.drafter().to_owned(), sha256: None }),
+    };
+    let info = engine.lane_info();
+    let ratios: Vec<Option<f64>> = measured.iter().map(|m| m.ratio).collect();
+    let record = Record {
+        schema: SCHEMA.to_owned(),
+        machine: record::Machine::new(&Host::detect(), info.threads, None),
+        commit: option_env!("PILOTFISH_COMMIT").map(str::to_owned),
+        dirty: option_env!("PILOTFISH_DIRTY").map(|dirty| dirty == "true"),
+        numerics_id: info.numerics_id.clone(),
+        model,
+        drafter,
+        lane: info.name.clone(),
+        context: info.context,
+        mean: mean(&measured)?,
+        prompts: measured.into_iter().map(|m| m.entry).collect(),
+        curve,
+        energy: meter.energy(),
+    };
+    Ok((record, ratios))
+}
+
+fn warm_up(engine: &mut Engine, text: &str, options: &GenerateOptions) -> anyhow::Result<()> {
+    let options = GenerateOptions { max_tokens: Some(WARM_UP), ..options.clone() };
+    let messages = [Message::user(text)];
+    let prompt = if engine.has_template() { Prompt::Chat(&messages) } else { Prompt::Raw(text) };
+    for event in engine.generate(prompt, &options)? {
+        if let Event::Finished(_) = event? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn mean(measured: &[Measured]) -> anyhow::Result<record::Mean> {
+    let all = |figure: &dyn Fn(&Measured) -> Option<f64>| -> Option<f64> {
+        geometric_mean(&measured.iter().map(figure).collect::<Option<Vec<_>>>()?)
+    };
+    Ok(record::Mean {
+        plain_tok_s: all(&|m| Some(m.entry.plain_tok_s))
+            .ok_or_else(|| anyhow::anyhow!("nothing was measured"))?,
+        spec_tok_s: all(&|m| m.entry.spec_tok_s),
+        ratio: all(&|m| m.ratio),
+        tau: all(&|m| m.entry.tau),
+    })
+}
+
+fn chosen(only: &[String]) -> anyhow::Result<Vec<(&'static str, &'static str)>> {
+    if let Some(unknown) = only.iter().find(|name| PROMPTS.iter().all(|(known, _)| known != name)) {
+        let known = PROMPTS.map(|(name, _)| name).join(", ");
+        return Err(usage(format!("there is no prompt `{unknown}`; there are {known}")));
+    }
+    Ok(PROMPTS.into_iter().filter(|(name, _)| only.is_empty() || only.iter().any(|o| o == name)).collect())
+}
+
+/// A folder that is not there should be told now, not after the measurement.
+fn check_folder(out: &std::path::Path) -> anyhow::Result<()> {
+    let folder = out.parent().filter(|p| !p.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            anyhow::bail!("cannot write `{}`: there is no folder `{}`", out.display(), folder.display())
+        }
+        _ if out.is_dir() => anyhow::bail!("cannot write `{}`: it is a folder", out.display()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,279 @@
+//! `chat`: a conversation in the terminal, or line by line through a pipe.
+//!
+//! The conversation is a list of messages; every turn renders all of it again, and the engine finds in its cache what
+//! has not changed. A turn that fails is taken back, so the conversation goes on from before it.
+//!
+//! Invariant: Ctrl-C ends a reply, never the conversation; what was said of it stays in the history.
+//! Not here: templates (`pilotfish_model::text`), one-shot answers (`run`).
+
+use std::io::{self, BufRead, IsTerminal};
+
+use clap::Args;
+use pilotfish::{Engine, Event, GenerateOptions, Message};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use crate::args::{DraftArgs, ModelArgs, ReplyArgs, SamplingArgs};
+use crate::cmd::run::load_engine;
+use crate::exit::{Outcome, escape, usage};
+use crate::{interrupt, output, timings};
+
+/// Flags of `chat`.
+#[derive(Args, Debug)]
+pub(crate) struct ChatArgs {
+    /// Text that comes before the conversation, from the system; also written -sys.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    system_prompt: Option<String>,
+    #[command(flatten)]
+    reply: ReplyArgs,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    draft: DraftArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// Print each finished turn as one JSON object instead of streaming it.
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+/reset        forget the conversation
+/system TEXT  set the system prompt and start again; without TEXT remove it
+/regen        answer the last message again
+/help         show this
+/exit         leave (Ctrl-D does too)
+Ctrl-C stops a reply.";
+
+/// What a line asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Line<'a> {
+    Nothing,
+    Say(&'a str),
+    Reset,
+    System(&'a str),
+    Regenerate,
+    Help,
+    Exit,
+    Unknown(&'a str),
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When the model cannot be loaded or has no chat template, or stdout is gone. A turn that fails is reported and the
+/// conversation goes on.
+pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
+    let mut load = args.model.load_options()?;
+    args.draft.apply_to_load(&mut load);
+    let mut options = GenerateOptions {
+        sampling: args.sampling.params()?,
+        ..GenerateOptions::default()
+    };
+    args.reply.apply_to(&mut options)?;
+    let engine = load_engine(&load, verbose)?;
+    if !engine.has_template() {
+        let name = &engine.file().name;
+        anyhow::bail!("`{name}` has no chat template, so it cannot chat; use `pilotfish run --raw` to complete text");
+    }
+    // A wrong sampling value should end the command, not every turn.
+    options.sampling.validate(engine.lane_info().vocab).map_err(|error| usage(error.to_string()))?;
+    let system = args.system_prompt.clone();
+    let mut chat = Chat { engine, options, messages: Vec::new(), system, verbose, json: args.json };
+    let mut input = Input::new()?;
+    if input.is_terminal() {
+        eprintln!("{} is listening; /help lists the commands", chat.engine.file().name);
+    }
+    while let Some(line) = input.next_line()? {
+        if !chat.take(&line)? {
+            break;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+/// Where lines come from.
+enum Input {
+    Terminal(Box<DefaultEditor>),
+    Pipe(io::StdinLock<'static>),
+}
+
+impl Input {
+    fn new() -> anyhow::Result<Self> {
+        if io::stdin().is_terminal() && io::stderr().is_terminal() {
+            Ok(Self::Terminal(Box::new(DefaultEditor::new()?)))
+        } else {
+            Ok(Self::Pipe(io::stdin().lock()))
+        }
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal(_))
+    }
+
+    /// The next line, or `None` at the end.
+    fn next_line(&mut self) -> anyhow::Result<Option<String>> {
+        match self {
+            Self::Terminal(editor) => match editor.readline("> ") {
+                Ok(line) => {
+                    // Only recalled with the arrow keys; nothing is written to disk.
+                    let _ = editor.add_history_entry(&line);
+                    Ok(Some(line))
+                }
+                Err(ReadlineError::Interrupted | ReadlineError::Eof) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
+            Self::Pipe(stdin) => {
+                let mut bytes = Vec::new();
+                if stdin.read_until(b'\n', &mut bytes)? == 0 {
+                    return Ok(None);
+                }
+                while bytes.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
+                    bytes.pop();
+                }
+                match String::from_utf8(bytes) {
+                    Ok(line) => Ok(Some(line)),
+                    Err(_) => anyhow::bail!("a line of stdin is not UTF-8"),
+                }
+            }
+        }
+    }
+}
+
+/// A conversation.
+struct Chat {
+    engine: Engine,
+    options: GenerateOptions,
+    messages: Vec<Message>,
+    system: Option<String>,
+    verbose: bool,
+    json: bool,
+}
+
+impl Chat {
+    /// Does what a line asks; `false` ends the conversation.
+    fn take(&mut self, line: &str) -> anyhow::Result<bool> {
+        match read_line(line) {
+            Line::Nothing => {}
+            Line::Say(text) => {
+                self.messages.push(Message::user(text));
+                self.answer()?;
+            }
+            Line::Reset => {
+                self.messages.clear();
+                eprintln!("the conversation is forgotten");
+            }
+            Line::System(text) => {
+                self.system = (!text.is_empty()).then(|| text.to_owned());
+                self.messages.clear();
+                eprintln!("the system prompt is {}, the conversation starts again", self.shown_system());
+            }
+            Line::Regenerate => {
+                if self.messages.last().is_some_and(|message| message.role == "assistant") {
+                    self.messages.pop();
+                    self.answer()?;
+                } else {
+                    eprintln!("there is no reply to make again");
+                }
+            }
+            Line::Help => eprintln!("{HELP}"),
+            Line::Exit => return Ok(false),
+            Line::Unknown(command) => eprintln!("error: there is no command {}; /help lists them", escape(command)),
+        }
+        Ok(true)
+    }
+
+    fn shown_system(&self) -> &str {
+        if self.system.is_some() { "set" } else { "removed" }
+    }
+
+    /// Answers the last message. A failure is told and the message taken back; only a lost stdout ends the chat.
+    fn answer(&mut self) -> anyhow::Result<()> {
+        let system = self.system.iter().map(Message::system);
+        let conversation: Vec<Message> = system.chain(self.messages.iter().cloned()).collect();
+        let listening = interrupt::listen();
+        self.options.cancel = listening.flag();
+        let mut text = String::new();
+        let events = match self.engine.chat(&conversation, &self.options) {
+            Ok(events) => events,
+            Err(error) => {
+                self.take_back(&error);
+                return Ok(());
+            }
+        };
+        for event in events {
+            match event {
+                Ok(Event::Text(piece)) => {
+                    if !self.json {
+                        output::text(&piece)?;
+                    }
+                    text += &piece;
+                }
+                Ok(Event::Finished(summary)) => {
+                    if self.json {
+                        let (reply, finish) = (&text, summary.finish.as_str());
+                        output::json(&serde_json::json!({ "text": reply, "finish_reason": finish }))?;
+                    } else {
+                        output::text("\n")?;
+                    }
+                    if self.verbose {
+                        timings::print(&summary);
+                    }
+                    if summary.finish == pilotfish::FinishReason::ContextFull {
+                        eprintln!("note: the context is full; /reset starts again");
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    if !text.is_empty() {
+                        output::text("\n")?;
+                    }
+                    self.take_back(&error);
+                    return Ok(());
+                }
+            }
+        }
+        self.messages.push(Message::assistant(&text));
+        Ok(())
+    }
+
+    fn take_back(&mut self, error: &pilotfish::Error) {
+        self.messages.pop();
+        let hint = if error.is_context_overflow() { "; /reset starts again" } else { "" };
+        eprintln!("error: {}{hint}", escape(&error.to_string()));
+    }
+}
+
+fn read_line(line: &str) -> Line<'_> {
+    let trimmed = line.trim();
+    if trimmed.is_empty() {
+        return Line::Nothing;
+    }
+    let Some(command) = trimmed.strip_prefix('/') else { return Line::Say(line) };
+    let (word, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    match word {
+        "reset" | "clear" => Line::Reset,
+        "system" => Line::System(rest.trim()),
+        "regen" => Line::Regenerate,
+        "help" | "?" => Line::Help,
+        "exit" | "quit" | "bye" => Line::Exit,
+        _ => Line::Unknown(trimmed.split_whitespace().next().unwrap_or(trimmed)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        assert_eq!(read_line("  "), Line::Nothing);
+        assert_eq!(read_line("  hello "), Line::Say("  hello "));
+        assert_eq!(read_line("/reset"), Line::Reset);
+        assert_eq!(read_line("/system  You are brief. "), Line::System("You are brief."));
+        assert_eq!(read_line("/system"), Line::System(""));
+        assert_eq!(read_line("/exit now"), Line::Exit);
+        assert_eq!(read_line("/sytem x"), Line::Unknown("/sytem"));
+        assert_eq!(read_line("1/2 of what?"), Line::Say("1/2 of what?"));
+    }
+}

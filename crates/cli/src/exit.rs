@@ -1,0 +1,137 @@
+//! Exit codes and the one line that goes with each.
+//!
+//! ```text
+//! 0 done    1 something failed    2 a wrong flag or value    130 stopped by Ctrl-C
+//! ```
+//!
+//! Invariant: a failure prints exactly one line, `error: …`, on stderr, whatever went wrong.
+//! Not here: deciding that something failed.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use pilotfish::ErrorKind;
+
+/// Exit code after Ctrl-C, as shells count it: 128 and the signal's number.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// How a command that did not fail ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Done.
+    Done,
+    /// Stopped by Ctrl-C after showing what there was.
+    Interrupted,
+}
+
+/// A wrong flag or value.
+#[derive(Debug)]
+struct Usage(String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// An error that ends with exit code 2.
+pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
+    anyhow::Error::new(Usage(message.into()))
+}
+
+/// Prints the line, if there is one, and returns the code.
+pub(crate) fn report(result: anyhow::Result<Outcome>) -> ExitCode {
+    match result {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Err(error) => {
+            eprintln!("error: {}", one_line(&error));
+            ExitCode::from(code(&error))
+        }
+    }
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if cause.is::<Usage>() {
+            return 2;
+        }
+        let kind = cause.downcast_ref::<pilotfish::Error>().map(pilotfish::Error::kind);
+        match kind {
+            Some(ErrorKind::Usage) => return 2,
+            Some(ErrorKind::Cancelled) => return INTERRUPTED,
+            Some(ErrorKind::Failure) | None => {}
+        }
+    }
+    1
+}
+
+/// The error and its causes joined, line breaks and other control characters escaped.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    let mut last = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        // Many errors already say their cause.
+        if last.contains(&text) {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push_str(": ");
+        }
+        line.push_str(&text);
+        last = text;
+    }
+    escape(&line)
+}
+
+/// The text with control characters made visible, so that it is one line and cannot command a terminal.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    out
+}
+
+/// clap's error as one line: the message and the tips, without the usage block.
+pub(crate) fn clap_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let mut parts: Vec<&str> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("Usage:") || line.starts_with("For more information") {
+            break;
+        }
+        if !line.is_empty() {
+            parts.push(line);
+        }
+    }
+    let joined = parts.join(" ");
+    let message = joined.strip_prefix("error: ").unwrap_or(&joined);
+    escape(&message.replace(" tip: ", "; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn causes_are_joined_once_on_one_line() {
+        let inner = std::io::Error::other("disk\nbroke");
+        let error = anyhow::Error::new(inner).context("cannot write `x`: disk\nbroke").context("while saving");
+        assert_eq!(one_line(&error), "while saving: cannot write `x`: disk\\nbroke");
+    }
+
+    #[test]
+    fn codes_follow_the_kind() {
+        assert_eq!(code(&anyhow::anyhow!("x")), 1);
+        assert_eq!(code(&usage("x")), 2);
+        assert_eq!(code(&Err::<(), _>(usage("x")).context("y").unwrap_err()), 2);
+        let cancelled = pilotfish::Error::Catalog(pilotfish::CatalogError::Cancelled);
+        assert_eq!(code(&cancelled.into()), INTERRUPTED);
+    }
+}

@@ -1,0 +1,101 @@
+//! Where the time went, for people (stderr) and for `--json`.
+//!
+//! Invariant: a rate without time is 0, never infinite or NaN.
+//! Not here: measuring (the engine's clock).
+
+use pilotfish::{SpeculationReport, Stats, Summary};
+use serde::Serialize;
+
+/// The `timings` object of `run --json`; the names are llama.cpp's.
+#[derive(Debug, Serialize)]
+pub(crate) struct Timings {
+    prompt_n: usize,
+    prompt_ms: f64,
+    predicted_n: usize,
+    predicted_ms: f64,
+    predicted_per_second: f64,
+    draft_n: usize,
+    draft_n_accepted: usize,
+}
+
+/// The `speculation` object of `run --json`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Speculation {
+    drafter: String,
+    tau: f64,
+    parked: bool,
+    reason: Option<String>,
+}
+
+impl Timings {
+    /// From the engine's counts. `prompt_n` counts tokens that were run, not those found in the cache.
+    pub(crate) fn new(stats: &Stats) -> Self {
+        Self {
+            prompt_n: stats.prompt_tokens - stats.reused_tokens,
+            prompt_ms: stats.prefill_ms,
+            predicted_n: stats.tokens,
+            predicted_ms: stats.decode_ms,
+            predicted_per_second: per_second(stats.tokens, stats.decode_ms),
+            draft_n: stats.drafted,
+            draft_n_accepted: stats.accepted,
+        }
+    }
+}
+
+impl Speculation {
+    /// From the engine's report.
+    pub(crate) fn new(report: &SpeculationReport) -> Self {
+        let SpeculationReport { drafter, tau, parked, reason } = report.clone();
+        Self { drafter, tau, parked, reason }
+    }
+}
+
+/// Tokens per second, 0 when no time passed.
+pub(crate) fn per_second(tokens: usize, ms: f64) -> f64 {
+    if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 }
+}
+
+/// Prints the three lines of timings to stderr.
+pub(crate) fn print(summary: &Summary) {
+    let timings = Timings::new(&summary.stats);
+    let reused = match summary.stats.reused_tokens {
+        0 => String::new(),
+        n => format!(", {n} more from the cache"),
+    };
+    eprintln!(
+        "prompt eval: {} tokens, {:.1} ms, {:.1} tok/s{reused}",
+        timings.prompt_n,
+        timings.prompt_ms,
+        per_second(timings.prompt_n, timings.prompt_ms),
+    );
+    eprintln!(
+        "eval: {} tokens, {:.1} ms, {:.1} tok/s, finish: {}",
+        timings.predicted_n,
+        timings.predicted_ms,
+        timings.predicted_per_second,
+        summary.finish.as_str(),
+    );
+    let report = &summary.speculation;
+    let tau = format!(", τ {:.2}", report.tau);
+    let parked = match (&report.reason, report.parked) {
+        (Some(reason), true) => format!(", parked: {reason}"),
+        (Some(reason), false) => format!(", {reason}"),
+        (None, true) => ", parked".to_owned(),
+        (None, false) => String::new(),
+    };
+    eprintln!(
+        "speculation: {}, drafted {}, accepted {}{tau}{parked}",
+        report.drafter, timings.draft_n, timings.draft_n_accepted
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_no_rate() {
+        assert_eq!(per_second(5, 0.0), 0.0);
+        assert_eq!(per_second(5, 500.0), 10.0);
+    }
+}

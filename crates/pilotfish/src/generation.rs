@@ -1,0 +1,126 @@
+//! One answer as an iterator of events.
+//!
+//! Each step runs rounds of the engine's loop until one yields text; the last event is [`Event::Finished`]. An error
+//! ends the iteration.
+//!
+//! Invariant: the joined [`Event::Text`]s are the answer, whole characters only, without the stop string.
+//! Not here: the loop itself (`pilotfish_engine::speculate::Generation`).
+
+use std::sync::Arc;
+
+use pilotfish_engine::CachedLane;
+use pilotfish_engine::sampling::{Logprobs, Sampler};
+use pilotfish_engine::session::{FinishReason, Limits, Session, StreamedText};
+use pilotfish_engine::speculate::{self, Options, SpeculationReport, Speculator, Stats};
+use pilotfish_model::text::{StopStrings, Tokenizer};
+
+use crate::{Error, GenerateOptions};
+
+/// Something that happened while answering.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A piece of the answer.
+    Text(String),
+    /// The answer is complete.
+    Finished(Box<Summary>),
+}
+
+/// A finished answer in numbers.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Why it ended.
+    pub finish: FinishReason,
+    /// Token ids of the prompt.
+    pub prompt: Vec<u32>,
+    /// Token ids of the answer, an end token included.
+    pub tokens: Vec<u32>,
+    /// Log-probabilities of the answer's tokens, when they were asked for.
+    pub logprobs: Vec<Logprobs>,
+    /// Counts and times.
+    pub stats: Stats,
+    /// How speculation went.
+    pub speculation: SpeculationReport,
+}
+
+/// An answer in the making. Dropping it stops it; what was read of prompt and answer stays in the cache.
+pub struct Generation<'a> {
+    // Gone once the answer has ended or failed.
+    running: Option<speculate::Generation<'a>>,
+    logprobs: Vec<Logprobs>,
+}
+
+impl<'a> Generation<'a> {
+    pub(crate) fn start(
+        target: &'a mut CachedLane,
+        speculator: &'a mut Speculator,
+        tokenizer: &Tokenizer,
+        prompt: Vec<u32>,
+        options: &GenerateOptions,
+    ) -> Result<Self, Error> {
+        let info = target.info();
+        let sampler = Sampler::new(options.sampling.clone(), info.vocab, 0)?;
+        let limits = Limits {
+            max_tokens: options.max_tokens,
+            context: info.context,
+            end_tokens: tokenizer.eog().to_vec(),
+            ignore_eos: options.ignore_eos,
+        };
+        let stops = StopStrings::new(options.stop.clone()).map_err(|_| Error::Option {
+            option: "stop",
+            value: String::new(),
+            why: "every text holds the empty text".to_owned(),
+        })?;
+        let text = Box::new(StreamedText::new(tokenizer, stops));
+        let session = Session::new(prompt, limits, sampler, text)?;
+        let engine_options = Options {
+            logprobs: options.logprobs,
+            cancel: Arc::clone(&options.cancel),
+            ..Options::default()
+        };
+        let running = speculate::Generation::new(target, speculator, session, engine_options)?;
+        Ok(Self { running: Some(running), logprobs: Vec::new() })
+    }
+
+    /// Runs a round; `None` once the answer has ended.
+    fn step(&mut self) -> Option<Result<Event, Error>> {
+        loop {
+            match self.running.as_mut()?.next_round() {
+                Ok(Some(round)) => {
+                    self.logprobs.extend(round.logprobs);
+                    if !round.text.is_empty() {
+                        return Some(Ok(Event::Text(round.text)));
+                    }
+                }
+                Ok(None) => {
+                    let ended = self.running.take()?;
+                    return Some(Ok(Event::Finished(Box::new(self.summary(&ended)))));
+                }
+                Err(error) => {
+                    self.running = None;
+                    return Some(Err(error.into()));
+                }
+            }
+        }
+    }
+
+    fn summary(&mut self, ended: &speculate::Generation<'_>) -> Summary {
+        let session = ended.session();
+        Summary {
+            finish: session.finish().unwrap_or(FinishReason::Cancelled),
+            prompt: session.prompt().to_vec(),
+            tokens: session.reply().to_vec(),
+            logprobs: std::mem::take(&mut self.logprobs),
+            stats: ended.stats().clone(),
+            speculation: ended.report(),
+        }
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Event, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step()
+    }
+}

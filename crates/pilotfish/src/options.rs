@@ -1,0 +1,103 @@
+//! What to load and how to answer, with defaults that need no thought.
+//!
+//! Invariant: defaults are repeatable: greedy, and a fixed seed once a temperature is asked for.
+//! Not here: the ranges of sampling parameters (`pilotfish_engine::sampling::SamplingParams`).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pilotfish_engine::sampling::SamplingParams;
+
+use crate::lanes::{CpuOptions, Device};
+use crate::load::ModelRef;
+
+/// Context used when none is asked for and the model was trained for more. Its cache still grows only as it fills;
+/// the limit keeps a forgotten `-n` from filling the memory.
+pub const DEFAULT_CONTEXT: usize = 8192;
+
+/// Who guesses the next tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DrafterChoice {
+    /// A model when one is given, n-gram lookup otherwise.
+    #[default]
+    Auto,
+    /// Nobody: plain decoding.
+    None,
+    /// Lookup of what followed the same tokens earlier.
+    Ngram,
+    /// The model of [`LoadOptions::draft_model`].
+    Model,
+}
+
+/// What to load.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// The target: the model whose text it is.
+    pub model: ModelRef,
+    /// Who guesses.
+    pub drafter: DrafterChoice,
+    /// The drafting model; it must share the target's vocabulary.
+    pub draft_model: Option<ModelRef>,
+    /// The drafting model stops guessing below this probability, 0 to 1.
+    pub draft_p_min: f32,
+    /// Most guesses a round; `None` is the drafter's own default.
+    pub draft_max: Option<usize>,
+    /// Whether speculation may be suspended while it loses time; off only for tests and measurements.
+    pub parking: bool,
+    /// Where the target runs.
+    pub device: Device,
+    /// Settings of the CPU lane. A context of `None` is the trained one, at most [`DEFAULT_CONTEXT`].
+    pub cpu: CpuOptions,
+    /// Never use the network.
+    pub offline: bool,
+}
+
+impl LoadOptions {
+    /// A catalog name or a path, with n-gram drafting on the CPU.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self {
+            model: ModelRef::Named(model.into()),
+            drafter: DrafterChoice::Auto,
+            draft_model: None,
+            draft_p_min: 0.0,
+            draft_max: None,
+            parking: true,
+            device: Device::Cpu,
+            cpu: CpuOptions::default(),
+            offline: false,
+        }
+    }
+}
+
+/// How to answer one prompt.
+#[derive(Clone, Debug)]
+pub struct GenerateOptions {
+    /// Most tokens to write; `None` goes on until an end token or a full context.
+    pub max_tokens: Option<usize>,
+    /// How tokens are chosen; the default is greedy.
+    pub sampling: SamplingParams,
+    /// Texts that end the answer and are not part of it.
+    pub stop: Vec<String>,
+    /// Write on past end tokens.
+    pub ignore_eos: bool,
+    /// Whether to use the engine's drafter; without it decoding is plain.
+    pub speculate: bool,
+    /// Report each token's log-probability and this many best tokens; decoding is then plain.
+    pub logprobs: Option<usize>,
+    /// Set it from another thread, or from a signal handler, to stop.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl Default for GenerateOptions {
+    fn default() -> Self {
+        Self {
+            max_tokens: None,
+            sampling: SamplingParams::greedy(),
+            stop: Vec::new(),
+            ignore_eos: false,
+            speculate: true,
+            logprobs: None,
+            cancel: Arc::new(AtomicBool::new(false)),
+        }
+    }
+}
