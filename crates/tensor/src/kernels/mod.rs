@@ -9,6 +9,7 @@
 //! Not here: splitting work over threads (`lane`), or which weights use which block type.
 #![allow(unsafe_code, reason = "the one module that calls CPU-specific code")]
 
+mod act_tiles;
 mod activations;
 mod attention;
 mod columns;
@@ -65,11 +66,11 @@ impl std::fmt::Debug for Kernels {
 impl Kernels {
     /// Every table this CPU can run, fastest first; portable is always last.
     pub fn available() -> Vec<&'static Kernels> {
-        let mut tables = Vec::new();
         #[cfg(target_arch = "x86_64")]
-        tables.extend(x86::avx2());
-        tables.push(&portable::TABLE);
-        tables
+        let specific = x86::avx2();
+        #[cfg(not(target_arch = "x86_64"))]
+        let specific = None;
+        specific.into_iter().chain([&portable::TABLE]).collect()
     }
 
     /// The fastest table this CPU can run.

@@ -9,6 +9,7 @@ use super::vector::Avx2;
 use super::{records, small_records, small_tiles, super_records, super_tiles};
 use crate::block::BlockType;
 use crate::float16::f32_to_f16;
+use crate::kernels::act_tiles;
 use crate::kernels::activations::{self, ActScheme, Activations};
 use crate::kernels::attention::{self, Attend, AttendScratch, KvRows};
 use crate::kernels::matmul;
@@ -72,7 +73,7 @@ fn pack_tiles(block_type: BlockType, k: usize, source: &[u8], target: &mut [u8])
 #[target_feature(enable = "avx2,fma,f16c")]
 fn quantize(x: &[f32], n_rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
     activations::quantize(Avx2::here(), x, n_rows, k, scheme, out);
-    activations::tile(out);
+    act_tiles::fill(out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -45,6 +45,7 @@ fn records_mut<T: Record>(bytes: &mut [u8]) -> &mut [T] {
 }
 
 /// Packs whole tiles of rows of `n_blocks` blocks; rows missing in the last tile stay zero.
+#[inline(always)]
 pub(super) fn pack<T: Record>(n_blocks: usize, source: &[u8], target: &mut [u8]) {
     if n_blocks == 0 {
         return;
@@ -52,9 +53,10 @@ pub(super) fn pack<T: Record>(n_blocks: usize, source: &[u8], target: &mut [u8])
     let tiles = records_mut::<T>(target);
     let row_bytes = n_blocks * T::BLOCK_BYTES;
     for (tile, rows) in tiles.chunks_exact_mut(n_blocks).zip(source.chunks(TILE * row_bytes)) {
-        for (row, blocks) in rows.chunks_exact(row_bytes).enumerate() {
-            for (record, block) in tile.iter_mut().zip(blocks.chunks_exact(T::BLOCK_BYTES)) {
-                record.put(row, block);
+        // Records outside, rows inside: a record is written while it is in the L1 cache.
+        for (index, record) in tile.iter_mut().enumerate() {
+            for (row, blocks) in rows.chunks_exact(row_bytes).enumerate() {
+                record.put(row, &blocks[index * T::BLOCK_BYTES..][..T::BLOCK_BYTES]);
             }
         }
     }

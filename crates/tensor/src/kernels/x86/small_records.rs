@@ -41,6 +41,7 @@ pub(super) struct Q4_0 {
 unsafe impl Record for Q4_0 {
     const BLOCK_BYTES: usize = blocks::q4_0::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q4_0, block).quants;
         self.scale.as_flattened_mut()[row] = half_bits(block, 0);
@@ -83,6 +84,7 @@ pub(super) struct Q4_1 {
 unsafe impl Record for Q4_1 {
     const BLOCK_BYTES: usize = blocks::q4_1::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q4_1, block).quants;
         self.scale.as_flattened_mut()[row] = half_bits(block, 0);
@@ -126,6 +128,7 @@ pub(super) struct Q5_0 {
 unsafe impl Record for Q5_0 {
     const BLOCK_BYTES: usize = blocks::q5_0::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q5_0, block).quants;
         self.scale.as_flattened_mut()[row] = half_bits(block, 0);
@@ -170,6 +173,7 @@ pub(super) struct Q5_1 {
 unsafe impl Record for Q5_1 {
     const BLOCK_BYTES: usize = blocks::q5_1::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q5_1, block).quants;
         self.scale.as_flattened_mut()[row] = half_bits(block, 0);
@@ -213,6 +217,7 @@ pub(super) struct Q8_0 {
 unsafe impl Record for Q8_0 {
     const BLOCK_BYTES: usize = blocks::q8_0::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q8_0, block).quants;
         self.scale.as_flattened_mut()[row] = half_bits(block, 0);
@@ -256,6 +261,7 @@ pub(super) struct Iq4Nl {
 unsafe impl Record for Iq4Nl {
     const BLOCK_BYTES: usize = iq4_nl::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         // The indices lie as the quants of Q4_0.
         let indices = blocks::small(BlockType::Q4_0, block).quants;

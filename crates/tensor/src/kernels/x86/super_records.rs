@@ -60,6 +60,7 @@ struct SixBits {
 }
 
 impl SixBits {
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let (scales, mins) = blocks::q4_k::six_bits(block);
         for sub in 0..8 {
@@ -70,6 +71,7 @@ impl SixBits {
         self.min_scale.as_flattened_mut()[row] = half_bits(block, 2);
     }
 
+    #[inline(always)]
     fn put_value(&mut self, at: usize, value: u8) {
         let (register, byte) = (at / 32, at % 32);
         self.low[register / 2].as_flattened_mut()[byte] |= (value & 15) << (4 * (register % 2));
@@ -158,6 +160,7 @@ pub(super) struct Q4K {
 unsafe impl Record for Q4K {
     const BLOCK_BYTES: usize = blocks::q4_k::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         self.header.put(row, block);
         let quants = blocks::super_block(crate::BlockType::Q4K, block).quants;
@@ -212,6 +215,7 @@ struct FiveBits {
 unsafe impl Record for Q5K {
     const BLOCK_BYTES: usize = blocks::q5_k::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         self.header.put(row, block);
         let quants = blocks::super_block(crate::BlockType::Q5K, block).quants;
@@ -271,6 +275,7 @@ struct SixBitQuants {
 unsafe impl Record for Q6K {
     const BLOCK_BYTES: usize = blocks::q6_k::BYTES;
 
+    #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let unpacked = blocks::super_block(crate::BlockType::Q6K, block);
         let (octet, lane) = (row / 8, row % 8);

@@ -9,7 +9,8 @@
 
 use super::records::{OCTETS, Pair, Record, records};
 use super::vector::{Avx2, Int};
-use crate::kernels::activations::{Activations, RowTile};
+use crate::kernels::act_tiles::RowTile;
+use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::{Matrix, TILE};
 
