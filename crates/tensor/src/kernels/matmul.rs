@@ -24,8 +24,11 @@ use crate::blocks::{self, SMALL, SUPER, SmallBlock, SuperBlock};
 /// Activation rows one unpacked block is used for before the next is unpacked.
 const ROWS: usize = 64;
 
-/// `y = x W^T` for the columns of `y`. Compiled once for each table. `reversed` adds from the end, which is wrong:
-/// it is there for `Kernels::broken_numerics`.
+/// Where the broken order starts: a number with no zeros at its end, so that even one block rounds otherwise.
+const BROKEN_START: f32 = 1.0 / 3.0;
+
+/// `y = x W^T` for the columns of `y`. Compiled once for each table. `reversed` adds from the end and starts
+/// from a third, which is taken off again: wrong in the last bits, for `Kernels::broken_numerics`.
 #[inline(always)]
 pub(super) fn matmul<L: Lanes>(
     lanes: L,
@@ -108,7 +111,8 @@ fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_
         let row = &weight.packed()[column * n_blocks * block_bytes..][..n_blocks * block_bytes];
         for first in (0..x.rows).step_by(ROWS) {
             let count = ROWS.min(x.rows - first);
-            let mut sums = [0f32; ROWS];
+            let start = if reversed { BROKEN_START } else { 0.0 };
+            let mut sums = [start; ROWS];
             for step in 0..n_blocks {
                 let at = if reversed { n_blocks - 1 - step } else { step };
                 let block = B::unpack(weight.block_type, &row[at * block_bytes..][..block_bytes]);
@@ -117,7 +121,7 @@ fn blocked<B: Unpacked>(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_
                 }
             }
             for (r, &sum) in sums[..count].iter().enumerate() {
-                y.row_mut(first + r)[column - columns.start] = sum;
+                y.row_mut(first + r)[column - columns.start] = if reversed { sum - start } else { sum };
             }
         }
     }
@@ -147,7 +151,10 @@ fn floats<L: Lanes>(lanes: L, weight: &Matrix, x: &Activations, y: &mut ColumnBl
                 mirrored.extend(row.iter().rev());
                 row = &mirrored;
             }
-            let sums = lanes::dots(lanes, row, &widened);
+            let mut sums = lanes::dots(lanes, row, &widened);
+            if reversed {
+                sums = sums.map(|sum| (sum + BROKEN_START) - BROKEN_START);
+            }
             y.row_mut(r)[first - columns.start..][..count].copy_from_slice(&sums[..count]);
         }
     }

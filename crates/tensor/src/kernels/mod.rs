@@ -84,7 +84,7 @@ impl Kernels {
         Kernels::available().into_iter().find(|table| table.name == name)
     }
 
-    /// A table that is wrong on purpose: matmul adds blocks in another order when there is more than one row.
+    /// A table that is wrong on purpose: matmul adds in another order when there is more than one row.
     /// Tests of invariance must fail with it. No other function returns it.
     #[cfg(feature = "broken-numerics")]
     pub fn broken_numerics() -> &'static Kernels {

@@ -104,6 +104,7 @@ pub(super) fn walk<T: Record>(
     let columns = y.columns();
     let tiles = RowTile::count(x.rows);
     let chunks = tiles.div_ceil(ROW_TILES);
+    let mut sums = [[[0f32; 8]; OCTETS]; ROW_TILES * RowTile::MOST];
     for column in columns.clone().step_by(TILE) {
         let records = &all[column / TILE * n_blocks..][..n_blocks];
         let width = TILE.min(columns.end - column);
@@ -116,8 +117,8 @@ pub(super) fn walk<T: Record>(
             }
             let first = row_tiles[0].first;
             let count = row_tiles.iter().map(|tile| tile.rows).sum::<usize>();
-            let mut sums = [[[0f32; 8]; OCTETS]; ROW_TILES * RowTile::MOST];
             let sums = &mut sums[..count];
+            sums.fill([[0.0; 8]; OCTETS]);
             for (index, records) in records.chunks(run).enumerate() {
                 add(records, index * run, row_tiles, sums);
             }
