@@ -11,7 +11,6 @@
 
 use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, Spanned, Stmt};
 use minijinja::machinery::{CodeGenerator, Instructions, Span, Token, WhitespaceConfig, parse, tokenize};
-use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
 
 use super::{TemplateError, described};
@@ -34,7 +33,7 @@ const WHITESPACE: WhitespaceConfig =
 pub(super) fn compile<'s>(name: &'s str, source: &'s str) -> Result<Instructions<'s>, TemplateError> {
     check_size(source)?;
     let template =
-        parse(source, name, SyntaxConfig::default(), WHITESPACE).map_err(|error| described(&error, false))?;
+        parse(source, name, Default::default(), WHITESPACE).map_err(|error| described(&error, false))?;
     let template = statement(&template)?;
     let mut generator = CodeGenerator::new(name, source);
     generator.compile_stmt(&template);
@@ -45,7 +44,7 @@ pub(super) fn compile<'s>(name: &'s str, source: &'s str) -> Result<Instructions
 fn check_size(source: &str) -> Result<(), TemplateError> {
     let (mut tags, mut elifs, mut in_tag) = (0, 0, 0);
     let mut starts = false;
-    for token in tokenize(source, false, SyntaxConfig::default(), WHITESPACE) {
+    for token in tokenize(source, false, Default::default(), WHITESPACE) {
         let (token, span) = token.map_err(|error| described(&error, false))?;
         match token {
             Token::BlockStart | Token::VariableStart => {
@@ -175,10 +174,8 @@ fn expression<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, TemplateError> {
             filter("[:]", expression(&e.expr)?, bounds, e.span())
         }
         Expr::UnaryOp(e) => {
-            let op = match e.op {
-                ast::UnaryOpKind::Not => ast::UnaryOpKind::Not,
-                ast::UnaryOpKind::Neg => ast::UnaryOpKind::Neg,
-            };
+            let negates = matches!(e.op, ast::UnaryOpKind::Neg);
+            let op = if negates { ast::UnaryOpKind::Neg } else { ast::UnaryOpKind::Not };
             Expr::UnaryOp(Spanned::new(ast::UnaryOp { op, expr: expression(&e.expr)? }, e.span()))
         }
         Expr::BinOp(e) => binary(e)?,

@@ -100,14 +100,16 @@ pub enum TemplateError {
 pub struct ChatTemplate(Arc<Parts>);
 
 struct Parts {
-    original: String,
+    /// As the file has it.
     source: String,
+    /// As it is compiled.
+    program: String,
     tokenizer: Tokenizer,
 }
 
 impl fmt::Debug for ChatTemplate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatTemplate").field("bytes", &self.0.source.len()).finish_non_exhaustive()
+        f.debug_struct("ChatTemplate").field("bytes", &self.0.program.len()).finish_non_exhaustive()
     }
 }
 
@@ -141,8 +143,8 @@ impl ChatTemplate {
             return Err(refused(format!("{} bytes, more than the {MAX_SOURCE} allowed", source.len())));
         }
         let template = Self(Arc::new(Parts {
-            original: source.to_string(),
-            source: without_generation_tags(source),
+            source: source.to_string(),
+            program: without_generation_tags(source),
             tokenizer: tokenizer.clone(),
         }));
         template.probe().map_err(|error| {
@@ -199,7 +201,7 @@ impl ChatTemplate {
 
     /// The template's source, as the file has it.
     pub fn source(&self) -> &str {
-        &self.0.original
+        &self.0.source
     }
 
     /// Renders messages of one shape on a thread with a stack of known size.
@@ -208,7 +210,7 @@ impl ChatTemplate {
         let mut messages = Value::Array(messages);
         let mut tools = options.tools.clone().unwrap_or(Value::Null);
         let (texts, extra) = (format!("{messages}{tools}"), Value::Object(options.extra.clone()).to_string());
-        let mark = protect::unused_mark(&[&texts, &extra, &self.0.source])
+        let mark = protect::unused_mark(&[&texts, &extra, &self.0.program])
             .ok_or_else(|| TemplateError::Input { message: "the messages use every character".into() })?;
         protect::protect(&mut messages, tokenizer, mark);
         protect::protect(&mut tools, tokenizer, mark);
@@ -229,7 +231,7 @@ impl ChatTemplate {
         let now = options.now.unwrap_or_else(SystemTime::now);
         let budget = Arc::new(Budget::new(texts.len() + extra.len()));
         let marked = std::thread::scope(|scope| {
-            let run = || run(&self.0.source, &context, &budget, now);
+            let run = || run(&self.0.program, &context, &budget, now);
             let thread = std::thread::Builder::new().name("chat template".into()).stack_size(STACK);
             let failed = |message: String| TemplateError::Failed { line: None, message };
             let thread = thread.spawn_scoped(scope, run).map_err(|error| failed(error.to_string()))?;

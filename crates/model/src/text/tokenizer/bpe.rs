@@ -40,7 +40,7 @@ impl Bpe {
         vocabulary.scores(metadata)?;
         let model = model(metadata, vocabulary, named.whole_words)?;
         let alphabet = alphabet();
-        vocabulary.set_bytes(|text, kind, out| bytes_of(text, kind, out));
+        vocabulary.set_bytes(bytes_of);
         vocabulary.read_special(metadata, SpecialIds { add_bos: named.add_bos, ..SpecialIds::default() })?;
         let mut letter = [0u8; 4];
         let known = alphabet.map(|c| vocabulary.id(c.encode_utf8(&mut letter)).is_some());

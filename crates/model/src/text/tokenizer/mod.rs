@@ -66,7 +66,7 @@ struct Parts {
 }
 
 enum Encoder {
-    Bpe(Bpe),
+    Bpe(Box<Bpe>),
     Spm(Spm),
     Json(Box<Json>),
 }
@@ -85,7 +85,7 @@ impl Tokenizer {
         }
         let mut vocabulary = Vocabulary::from_metadata(metadata)?;
         let encoder = match model {
-            "gpt2" => Encoder::Bpe(Bpe::from_gguf(metadata, &mut vocabulary)?),
+            "gpt2" => Encoder::Bpe(Box::new(Bpe::from_gguf(metadata, &mut vocabulary)?)),
             _ => Encoder::Spm(Spm::from_gguf(metadata, &mut vocabulary)?),
         };
         Ok(Self::new(vocabulary, encoder))

@@ -34,7 +34,7 @@ impl Spm {
     /// Builds the encoder of a `llama` vocabulary and completes the vocabulary with bytes and special ids.
     pub(super) fn from_gguf(metadata: &Metadata, vocabulary: &mut Vocabulary) -> Result<Self, ModelError> {
         let scores = vocabulary.scores(metadata)?.ok_or_else(|| metadata.missing("tokenizer.ggml.scores"))?;
-        vocabulary.set_bytes(|text, kind, out| bytes_of(text, kind, out));
+        vocabulary.set_bytes(bytes_of);
         let defaults =
             SpecialIds { bos: Some(1), eos: Some(2), unk: Some(0), add_bos: true, ..SpecialIds::default() };
         vocabulary.read_special(metadata, defaults)?;
