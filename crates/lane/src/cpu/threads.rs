@@ -19,7 +19,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// Spins before a worker sleeps: some tens of microseconds, longer than the gaps inside a pass.
-const SPINS: u32 = 20_000;
+/// With more threads than processors a spinning one only keeps a working one from running.
+fn spins(threads: usize) -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if threads <= processors { 20_000 } else { 0 }
+}
 
 type Job = *const (dyn Fn(usize) + Sync);
 
@@ -32,6 +36,7 @@ struct Shared {
     wake: Condvar,
     stop: AtomicBool,
     panicked: AtomicBool,
+    spins: u32,
 }
 
 // SAFETY: `job` is written only by the pool's owner while no worker runs (`running` is 0), and
@@ -58,6 +63,7 @@ impl Threads {
             wake: Condvar::new(),
             stop: AtomicBool::new(false),
             panicked: AtomicBool::new(false),
+            spins: spins(n),
         });
         let workers = (1..n)
             .map_while(|index| {
@@ -101,7 +107,7 @@ impl Threads {
         let mut spins = 0;
         while shared.running.load(Ordering::Acquire) > 0 {
             spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < shared.spins { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
         if let Err(panic) = own {
             std::panic::resume_unwind(panic);
@@ -164,7 +170,7 @@ fn work(shared: &Shared, index: usize) {
 }
 
 fn wait_for_epoch(shared: &Shared, seen: u64) -> u64 {
-    for _ in 0..SPINS {
+    for _ in 0..shared.spins {
         let now = shared.epoch.load(Ordering::Acquire);
         if now != seen {
             return now;
