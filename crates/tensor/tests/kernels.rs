@@ -77,7 +77,7 @@ fn avx2_is_tested_where_the_cpu_has_it() {
 }
 
 #[test]
-fn matmul_equals_portable_for_every_shape() {
+fn tables_agree_with_portable() {
     let mut rng = Rng::new(1);
     let row_counts: Vec<usize> = (1..=33).chain(63..=65).chain([127, 128, 130]).collect();
     for block_type in BlockType::ALL {

@@ -46,7 +46,7 @@ fn agree(what: &str, op: impl Fn(&Kernels, &[f32], &[f32], &mut [f32])) {
 }
 
 #[test]
-fn tables_agree_on_every_row_loop() {
+fn row_loops_agree_with_portable() {
     agree("rms_norm", |table, a, b, out| table.rms_norm(a, b, 1e-6, out));
     agree("rms_norm_in_place", |table, _, b, out| table.rms_norm_in_place(out, b, 1e-5));
     agree("silu_mul", |table, a, b, out| table.silu_mul(a, b, out));

@@ -27,8 +27,8 @@ const ROWS: usize = 64;
 /// Where the broken order starts: a number with no zeros at its end, so that even one block rounds otherwise.
 const BROKEN_START: f32 = 1.0 / 3.0;
 
-/// `y = x W^T` for the columns of `y`. Compiled once for each table. `reversed` adds from the end and starts
-/// from a third, which is taken off again: wrong in the last bits, for `Kernels::broken_numerics`.
+/// `y = x W^T` for the columns of `y`. Compiled once for each table. `reversed` is another order, wrong in the last
+/// bits, for `Kernels::broken_numerics`: blocks descending from [`BROKEN_START`], floats descending in turned lanes.
 #[inline(always)]
 pub(super) fn matmul<L: Lanes>(
     lanes: L,
@@ -143,18 +143,17 @@ fn floats<L: Lanes>(lanes: L, weight: &Matrix, x: &Activations, y: &mut ColumnBl
         }
         if reversed {
             widened.reverse();
+            widened.as_flattened_mut().iter_mut().for_each(|eight| eight.rotate_left(1));
         }
         for r in 0..x.rows {
             let mut row = x.row_floats(r);
             if reversed {
                 mirrored.clear();
                 mirrored.extend(row.iter().rev());
+                mirrored.iter_mut().for_each(|eight: &mut [f32; 8]| eight.rotate_left(1));
                 row = &mirrored;
             }
-            let mut sums = lanes::dots(lanes, row, &widened);
-            if reversed {
-                sums = sums.map(|sum| (sum + BROKEN_START) - BROKEN_START);
-            }
+            let sums = lanes::dots(lanes, row, &widened);
             y.row_mut(r)[first - columns.start..][..count].copy_from_slice(&sums[..count]);
         }
     }
