@@ -5,7 +5,9 @@
 use std::process::Command;
 
 fn main() {
-    for path in ["../../.git/HEAD", "../../.git/index", "../../crates", "../../bench/prompts", "../../Cargo.lock"] {
+    for path in
+        ["../../.git/HEAD", "../../.git/index", "../../crates", "../../bench/prompts", "../../Cargo.lock"]
+    {
         println!("cargo:rerun-if-changed={path}");
     }
     let Some(commit) = git(&["rev-parse", "HEAD"]) else { return };

@@ -117,7 +117,13 @@ pub(crate) enum DrafterName {
 #[command(next_help_heading = "Sampling (the filters act once --temp is above 0)")]
 pub(crate) struct SamplingArgs {
     /// Temperature; 0 always takes the likeliest token.
-    #[arg(long, alias = "temperature", value_name = "T", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        alias = "temperature",
+        value_name = "T",
+        default_value_t = 0.0,
+        allow_negative_numbers = true
+    )]
     pub(crate) temp: f32,
     /// Keep the K likeliest tokens; 0 keeps all.
     #[arg(long, value_name = "K", default_value_t = 40, allow_negative_numbers = true)]
@@ -242,7 +248,9 @@ impl ReplyArgs {
     pub(crate) fn apply_to(&self, options: &mut GenerateOptions) -> anyhow::Result<()> {
         options.max_tokens = match self.predict {
             -1 => None,
-            n => Some(usize::try_from(n).map_err(|_| usage(format!("-n cannot be {n}; it is a count, or -1")))?),
+            n => Some(
+                usize::try_from(n).map_err(|_| usage(format!("-n cannot be {n}; it is a count, or -1")))?,
+            ),
         };
         if self.stop.iter().any(String::is_empty) {
             return Err(usage("--stop cannot be empty: every text holds the empty text"));
@@ -255,7 +263,8 @@ impl ReplyArgs {
 
 /// Reads `ID+BIAS` or `ID-BIAS`.
 fn logit_bias(text: &str) -> anyhow::Result<(u32, f32)> {
-    let malformed = || usage(format!("--logit-bias cannot be `{text}`; it is written ID+BIAS or ID-BIAS, as 29905-100"));
+    let malformed =
+        || usage(format!("--logit-bias cannot be `{text}`; it is written ID+BIAS or ID-BIAS, as 29905-100"));
     let at = text.find(['+', '-']).ok_or_else(malformed)?;
     let id = text[..at].parse().map_err(|_| malformed())?;
     // A second sign is not part of the form, though a number could carry one.
@@ -286,7 +295,13 @@ pub(crate) struct PromptArgs {
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// The prompt, as llama.cpp spells it.
-    #[arg(short, long = "prompt", value_name = "TEXT", conflicts_with = "prompt", allow_hyphen_values = true)]
+    #[arg(
+        short,
+        long = "prompt",
+        value_name = "TEXT",
+        conflicts_with = "prompt",
+        allow_hyphen_values = true
+    )]
     pub(crate) p: Option<String>,
     /// Read the prompt from a file; one line break at its end is dropped.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["prompt", "p"])]

@@ -34,14 +34,26 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["--draft-model"], "use -md"),
     (&["--spec-type"], "use --drafter"),
     (&["--spec-sampling"], "only coupled sampling is built, which needs no choice"),
-    (&["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-mod-n-match"], "use --drafter ngram, which sizes itself"),
-    (&["--lookup-ngram-min", "-lcs", "--lookup-cache-static", "-lcd", "--lookup-cache-dynamic"], "use --drafter ngram"),
-    (&["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"], "fetch it with `pilotfish pull` and name it with -md"),
+    (
+        &["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-mod-n-match"],
+        "use --drafter ngram, which sizes itself",
+    ),
+    (
+        &["--lookup-ngram-min", "-lcs", "--lookup-cache-static", "-lcd", "--lookup-cache-dynamic"],
+        "use --drafter ngram",
+    ),
+    (
+        &["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"],
+        "fetch it with `pilotfish pull` and name it with -md",
+    ),
     (&["-devd", "--device-draft", "--spec-draft-device"], "the drafter runs on the target's device for now"),
     (&["-cd", "--ctx-size-draft"], "the drafter uses the target's context"),
     (&["-td", "--threads-draft"], ONE_POOL),
     (&["-tb", "--threads-batch"], ONE_POOL),
-    (&["-ngl", "--gpu-layers", "--n-gpu-layers", "-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft"], NO_GPU),
+    (
+        &["-ngl", "--gpu-layers", "--n-gpu-layers", "-ngld", "--gpu-layers-draft", "--n-gpu-layers-draft"],
+        NO_GPU,
+    ),
     (&["-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"], NO_GPU),
     (&["-b", "--batch-size", "-ub", "--ubatch-size"], BATCH),
     (&["-fa", "--flash-attn"], "attention is always computed in one way, so that results never depend on it"),
@@ -51,22 +63,47 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["--numa"], "threads are placed by the system"),
     (&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"], CONSTRAINED),
     (&["--jinja", "--no-jinja"], "chat templates are always rendered as Jinja"),
-    (&["--chat-template", "--chat-template-file"], "the model's own template is used; --raw sends the prompt without it"),
-    (&["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"], "use `pilotfish chat`"),
-    (&["-no-cnv", "--no-conversation", "-st", "--single-turn"], "use `pilotfish run`, with --raw to leave the template out"),
+    (
+        &["--chat-template", "--chat-template-file"],
+        "the model's own template is used; --raw sends the prompt without it",
+    ),
+    (
+        &["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"],
+        "use `pilotfish chat`",
+    ),
+    (
+        &["-no-cnv", "--no-conversation", "-st", "--single-turn"],
+        "use `pilotfish run`, with --raw to leave the template out",
+    ),
     (&["--no-display-prompt", "--display-prompt"], "the prompt is never printed again"),
     (&["--no-warmup", "--warmup"], "there is no warm-up to leave out"),
     (&["-mu", "--model-url"], "use -hf user/repo, or download the file and give its path to -m"),
     (&["--lora", "--lora-scaled", "--control-vector"], "adapters are not supported"),
-    (&["--mirostat", "--typical", "--xtc-probability", "--dry-multiplier", "--samplers", "--sampler-seq", "--top-nsigma"],
-     "the samplers are --temp, --top-k, --top-p, --min-p and the penalties, in llama.cpp's order"),
+    (
+        &[
+            "--mirostat",
+            "--typical",
+            "--xtc-probability",
+            "--dry-multiplier",
+            "--samplers",
+            "--sampler-seq",
+            "--top-nsigma",
+        ],
+        "the samplers are --temp, --top-k, --top-p, --min-p and the penalties, in llama.cpp's order",
+    ),
     (&["--dynatemp-range", "--dynatemp-exp"], "use --temp"),
     (&["--keep", "--context-shift", "--no-context-shift"], "a full context is an error and is never cut"),
-    (&["--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale"], "the file's own rope settings are used"),
+    (
+        &["--rope-scaling", "--rope-scale", "--rope-freq-base", "--rope-freq-scale"],
+        "the file's own rope settings are used",
+    ),
     (&["--override-kv"], "the file's own metadata is used"),
     (&["-e", "--escape", "--no-escape"], "the prompt is taken as it is; use -f FILE for line breaks"),
     (&["--color"], "colours follow the terminal and NO_COLOR"),
-    (&["--log-file", "-lv", "--verbosity", "--log-verbosity", "--log-disable"], "use -v, and redirect stderr"),
+    (
+        &["--log-file", "-lv", "--verbosity", "--log-verbosity", "--log-disable"],
+        "use -v, and redirect stderr",
+    ),
     (&["--host", "--port", "--api-key", "--metrics", "--slots"], "there is no server yet"),
     (&["--list-devices"], NO_GPU),
 ];
@@ -141,7 +178,9 @@ mod tests {
     #[test]
     fn no_flag_is_listed_twice() {
         let mut seen = std::collections::BTreeSet::new();
-        for flag in REFUSED.iter().flat_map(|(names, _)| *names).chain(SPELLINGS.iter().map(|(short, _)| short)) {
+        for flag in
+            REFUSED.iter().flat_map(|(names, _)| *names).chain(SPELLINGS.iter().map(|(short, _)| short))
+        {
             assert!(seen.insert(flag), "{flag} is listed twice");
         }
     }

@@ -36,6 +36,23 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Ctrl-C before there was anything to show.
+#[derive(Debug)]
+struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// An error that ends with exit code 130.
+pub(crate) fn interrupted() -> anyhow::Error {
+    anyhow::Error::new(Interrupted)
+}
+
 /// An error that ends with exit code 2.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
@@ -57,6 +74,9 @@ fn code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.is::<Usage>() {
             return 2;
+        }
+        if cause.is::<Interrupted>() {
+            return INTERRUPTED;
         }
         let kind = cause.downcast_ref::<pilotfish::Error>().map(pilotfish::Error::kind);
         match kind {
@@ -122,7 +142,8 @@ mod tests {
     #[test]
     fn causes_are_joined_once_on_one_line() {
         let inner = std::io::Error::other("disk\nbroke");
-        let error = anyhow::Error::new(inner).context("cannot write `x`: disk\nbroke").context("while saving");
+        let error =
+            anyhow::Error::new(inner).context("cannot write `x`: disk\nbroke").context("while saving");
         assert_eq!(one_line(&error), "while saving: cannot write `x`: disk\\nbroke");
     }
 
@@ -133,5 +154,6 @@ mod tests {
         assert_eq!(code(&Err::<(), _>(usage("x")).context("y").unwrap_err()), 2);
         let cancelled = pilotfish::Error::Catalog(pilotfish::CatalogError::Cancelled);
         assert_eq!(code(&cancelled.into()), INTERRUPTED);
+        assert_eq!(code(&interrupted()), INTERRUPTED);
     }
 }

@@ -32,14 +32,19 @@ impl PromptArgs {
                 }
                 read_text(file, &name)
             }
-            (None, None) => Err(usage("there is no prompt: give it as an argument, with -f FILE, or as - to read stdin")),
+            (None, None) => {
+                Err(usage("there is no prompt: give it as an argument, with -f FILE, or as - to read stdin"))
+            }
         }
     }
 }
 
 fn read_text(source: impl Read, name: &str) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    source.take(MAX_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read the prompt from {name}"))?;
+    source
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("cannot read the prompt from {name}"))?;
     if bytes.len() as u64 > MAX_BYTES {
         anyhow::bail!("the prompt in {name} has more than {} MiB", MAX_BYTES >> 20);
     }
@@ -62,7 +67,9 @@ mod tests {
 
     #[test]
     fn one_line_break_at_the_end_is_dropped() {
-        for (bytes, text) in [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), ("", ""), ("\n", "")] {
+        for (bytes, text) in
+            [("a", "a"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), ("", ""), ("\n", "")]
+        {
             assert_eq!(read_text(bytes.as_bytes(), "x").unwrap(), text);
         }
     }

@@ -16,7 +16,9 @@ use pilotfish_model::Model;
 use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Tokenizer};
 
 use crate::load::{LoadedModel, find_model};
-use crate::{CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, lanes};
+use crate::{
+    CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, lanes,
+};
 
 /// What to answer.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +82,8 @@ impl Engine {
         let (drafter, draft_file): (Box<dyn Drafter>, _) = match draft {
             Some(draft) => {
                 let context = context.min(draft.model.config().context);
-                let drafter = ModelDrafter::new(lane(&draft, context)?, target_lane.info().vocab, options.draft_p_min);
+                let drafter =
+                    ModelDrafter::new(lane(&draft, context)?, target_lane.info().vocab, options.draft_p_min);
                 (Box::new(drafter), Some(draft.local))
             }
             None if choice == DrafterChoice::None => (Box::new(NoDrafter), None),
@@ -112,7 +115,11 @@ impl Engine {
     ///
     /// # Errors
     /// An option out of range, or a prompt that is empty or does not fit the context (with both counts).
-    pub fn generate(&mut self, prompt: Prompt<'_>, options: &GenerateOptions) -> Result<Generation<'_>, Error> {
+    pub fn generate(
+        &mut self,
+        prompt: Prompt<'_>,
+        options: &GenerateOptions,
+    ) -> Result<Generation<'_>, Error> {
         let tokens = self.tokenize(prompt)?;
         // Log-probabilities are reported for plain decoding, one pass a token.
         let speculate = options.speculate && options.logprobs.is_none();
@@ -188,7 +195,9 @@ fn drafter_choice(options: &LoadOptions) -> Result<DrafterChoice, Error> {
     }
     match (options.drafter, &options.draft_model) {
         (DrafterChoice::Model, None) => refuse("--drafter", "model", "give the drafting model with -md"),
-        (DrafterChoice::Ngram, Some(_)) => refuse("--drafter", "ngram", "a drafting model was given with -md"),
+        (DrafterChoice::Ngram, Some(_)) => {
+            refuse("--drafter", "ngram", "a drafting model was given with -md")
+        }
         (DrafterChoice::None, Some(_)) => refuse("--drafter", "none", "a drafting model was given with -md"),
         (DrafterChoice::Auto, Some(_)) => Ok(DrafterChoice::Model),
         (DrafterChoice::Auto, None) => Ok(DrafterChoice::Ngram),

@@ -36,7 +36,8 @@ impl FromStr for Device {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let refuse = |why: &str| Error::Option { option: "-dev", value: text.to_owned(), why: why.to_owned() };
+        let refuse =
+            |why: &str| Error::Option { option: "-dev", value: text.to_owned(), why: why.to_owned() };
         match text.split(':').next().unwrap_or_default() {
             "cpu" if text == "cpu" => Ok(Self::Cpu),
             "gpu" | "coreml" | "coreai" | "interpret" => Err(refuse("this lane is not built yet; cpu is")),
@@ -62,9 +63,13 @@ mod tests {
     #[test]
     fn devices_that_are_not_built_say_so() {
         assert_eq!("cpu".parse::<Device>().unwrap(), Device::Cpu);
-        for (text, part) in
-            [("gpu", "not built"), ("gpu:1", "not built"), ("coreml", "not built"), ("cpu:0", "no such"), ("", "no such")]
-        {
+        for (text, part) in [
+            ("gpu", "not built"),
+            ("gpu:1", "not built"),
+            ("coreml", "not built"),
+            ("cpu:0", "no such"),
+            ("", "no such"),
+        ] {
             let error = text.parse::<Device>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }

@@ -52,7 +52,8 @@ pub fn find_model(model: &ModelRef, offline: bool, progress: &dyn Progress) -> R
     if let ModelSpec::Path(path) = &spec {
         // No catalog: a path must work on a machine without a home folder too.
         let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
+        let name =
+            path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         return Ok(LocalModel { path: path.clone(), name, bytes, sha256: None });
     }
     Ok(Catalog::new(Env::from_process())?.resolve(&spec, Offline::from(offline), progress)?)

@@ -43,7 +43,7 @@ const HELP: &str = "\
 /regen        answer the last message again
 /help         show this
 /exit         leave (Ctrl-D does too)
-Ctrl-C stops a reply.";
+Ctrl-C stops a reply; at the prompt it leaves.";
 
 /// What a line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,15 +66,14 @@ enum Line<'a> {
 pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let mut load = args.model.load_options()?;
     args.draft.apply_to_load(&mut load);
-    let mut options = GenerateOptions {
-        sampling: args.sampling.params()?,
-        ..GenerateOptions::default()
-    };
+    let mut options = GenerateOptions { sampling: args.sampling.params()?, ..GenerateOptions::default() };
     args.reply.apply_to(&mut options)?;
     let engine = load_engine(&load, verbose)?;
     if !engine.has_template() {
         let name = &engine.file().name;
-        anyhow::bail!("`{name}` has no chat template, so it cannot chat; use `pilotfish run --raw` to complete text");
+        anyhow::bail!(
+            "`{name}` has no chat template, so it cannot chat; use `pilotfish run --raw` to complete text"
+        );
     }
     // A wrong sampling value should end the command, not every turn.
     options.sampling.validate(engine.lane_info().vocab).map_err(|error| usage(error.to_string()))?;
@@ -84,12 +83,21 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     if input.is_terminal() {
         eprintln!("{} is listening; /help lists the commands", chat.engine.file().name);
     }
-    while let Some(line) = input.next_line()? {
-        if !chat.take(&line)? {
-            break;
+    loop {
+        match input.next_line()? {
+            Typed::Line(line) if chat.take(&line)? => {}
+            Typed::Line(_) | Typed::End => return Ok(Outcome::Done),
+            Typed::Interrupt => return Ok(Outcome::Interrupted),
         }
     }
-    Ok(Outcome::Done)
+}
+
+/// What came from the input.
+enum Typed {
+    Line(String),
+    End,
+    /// Ctrl-C at the prompt, where there is no reply to stop.
+    Interrupt,
 }
 
 /// Where lines come from.
@@ -100,7 +108,7 @@ enum Input {
 
 impl Input {
     fn new() -> anyhow::Result<Self> {
-        if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        if io::stdin().is_terminal() && io::stdout().is_terminal() {
             Ok(Self::Terminal(Box::new(DefaultEditor::new()?)))
         } else {
             Ok(Self::Pipe(io::stdin().lock()))
@@ -111,28 +119,28 @@ impl Input {
         matches!(self, Self::Terminal(_))
     }
 
-    /// The next line, or `None` at the end.
-    fn next_line(&mut self) -> anyhow::Result<Option<String>> {
+    fn next_line(&mut self) -> anyhow::Result<Typed> {
         match self {
             Self::Terminal(editor) => match editor.readline("> ") {
                 Ok(line) => {
                     // Only recalled with the arrow keys; nothing is written to disk.
                     let _ = editor.add_history_entry(&line);
-                    Ok(Some(line))
+                    Ok(Typed::Line(line))
                 }
-                Err(ReadlineError::Interrupted | ReadlineError::Eof) => Ok(None),
+                Err(ReadlineError::Eof) => Ok(Typed::End),
+                Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
                 Err(error) => Err(error.into()),
             },
             Self::Pipe(stdin) => {
                 let mut bytes = Vec::new();
                 if stdin.read_until(b'\n', &mut bytes)? == 0 {
-                    return Ok(None);
+                    return Ok(Typed::End);
                 }
                 while bytes.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
                     bytes.pop();
                 }
                 match String::from_utf8(bytes) {
-                    Ok(line) => Ok(Some(line)),
+                    Ok(line) => Ok(Typed::Line(line)),
                     Err(_) => anyhow::bail!("a line of stdin is not UTF-8"),
                 }
             }
@@ -178,7 +186,9 @@ impl Chat {
             }
             Line::Help => eprintln!("{HELP}"),
             Line::Exit => return Ok(false),
-            Line::Unknown(command) => eprintln!("error: there is no command {}; /help lists them", escape(command)),
+            Line::Unknown(command) => {
+                eprintln!("error: there is no command {}; /help lists them", escape(command))
+            }
         }
         Ok(true)
     }

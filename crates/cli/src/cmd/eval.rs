@@ -78,8 +78,10 @@ struct Report {
 /// A text that cannot be read or is shorter than a chunk; what the model or lane says.
 pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<Outcome> {
     let Measure::Ppl(args) = &args.measure;
-    let bytes = std::fs::read(&args.file).with_context(|| format!("cannot read `{}`", args.file.display()))?;
-    let text = String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("`{}` is not UTF-8", args.file.display()))?;
+    let bytes =
+        std::fs::read(&args.file).with_context(|| format!("cannot read `{}`", args.file.display()))?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("`{}` is not UTF-8", args.file.display()))?;
     let chunk_len = args.model.ctx_size.unwrap_or(DEFAULT_CHUNK);
     if chunk_len < 4 {
         return Err(usage(format!("-c cannot be {chunk_len}: a chunk needs 4 tokens or more")));
@@ -88,7 +90,8 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<Outcome> {
     load.cpu.context = Some(chunk_len);
     let mut engine = load_engine(&load, false)?;
     let tokens = engine.tokenizer().encode_prompt(&text, Specials::Plain);
-    let chunks: Vec<&[u32]> = tokens.chunks_exact(chunk_len).take(args.chunks.unwrap_or(usize::MAX)).collect();
+    let chunks: Vec<&[u32]> =
+        tokens.chunks_exact(chunk_len).take(args.chunks.unwrap_or(usize::MAX)).collect();
     if chunks.is_empty() {
         anyhow::bail!("the text has {} tokens, fewer than one chunk of {chunk_len}", tokens.len());
     }
@@ -121,7 +124,9 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<Outcome> {
     } else if let Some(ppl) = report.ppl {
         let error = report.stderr.map_or(String::new(), |error| format!(" ± {error:.5}"));
         let (chunks, scored) = (report.chunks, report.scored);
-        output::line(&format!("perplexity {ppl:.5}{error}, {chunks} chunks of {chunk_len}, {scored} tokens scored"))?;
+        output::line(&format!(
+            "perplexity {ppl:.5}{error}, {chunks} chunks of {chunk_len}, {scored} tokens scored"
+        ))?;
     }
     Ok(if listening.stopped() { Outcome::Interrupted } else { Outcome::Done })
 }
@@ -136,7 +141,12 @@ struct Score {
 
 impl Score {
     /// Scores a chunk; `false`, with nothing added, when stopped half way.
-    fn read(&mut self, engine: &mut Engine, chunk: &[u32], stopped: &dyn Fn() -> bool) -> anyhow::Result<bool> {
+    fn read(
+        &mut self,
+        engine: &mut Engine,
+        chunk: &[u32],
+        stopped: &dyn Fn() -> bool,
+    ) -> anyhow::Result<bool> {
         let mut chunk = chunk.to_vec();
         if engine.tokenizer().add_bos()
             && let Some(bos) = engine.tokenizer().bos()

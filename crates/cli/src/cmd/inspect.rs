@@ -219,7 +219,10 @@ fn runs(file: Gguf, context: Option<usize>) -> anyhow::Result<Runs> {
         None => config.context.min(DEFAULT_CONTEXT),
         Some(asked) if (1..=config.context).contains(&asked) => asked,
         Some(asked) => {
-            return Err(usage(format!("-c cannot be {asked}: the model was trained for 1 to {} tokens", config.context)));
+            return Err(usage(format!(
+                "-c cannot be {asked}: the model was trained for 1 to {} tokens",
+                config.context
+            )));
         }
     };
     let graph = model.graph();
@@ -275,10 +278,12 @@ fn json_value(value: Value<'_>, full: bool) -> serde_json::Value {
         Value::U64(v) => json!(v),
         Value::I64(v) => json!(v),
         // As text first: widening 1e-5 would print digits that are not in the file. JSON has no NaN.
-        Value::F32(v) => v.to_string().parse::<f64>().ok().filter(|v| v.is_finite()).map_or_else(
-            || json!(v.to_string()),
-            |v| json!(v),
-        ),
+        Value::F32(v) => v
+            .to_string()
+            .parse::<f64>()
+            .ok()
+            .filter(|v| v.is_finite())
+            .map_or_else(|| json!(v.to_string()), |v| json!(v)),
         Value::F64(v) if v.is_finite() => json!(v),
         Value::F64(v) => json!(v.to_string()),
         Value::Bool(v) => json!(v),
@@ -309,7 +314,12 @@ fn shown(report: &Report) -> String {
     };
     let version = report.version.map_or(String::new(), |v| format!(" v{v}"));
     let alignment = report.alignment.map_or(String::new(), |a| format!(", alignment {a}"));
-    line(format!("{}: {}{version}, {}{alignment}", report.file.display(), report.format, bytes(report.bytes)));
+    line(format!(
+        "{}: {}{version}, {}{alignment}",
+        report.file.display(),
+        report.format,
+        bytes(report.bytes)
+    ));
     line(String::new());
     line(format!("metadata ({} keys)", report.metadata.len()));
     for (key, value) in &report.metadata {
@@ -331,7 +341,9 @@ fn shown(report: &Report) -> String {
         line(String::new());
         let rows: Vec<[String; 4]> = tensors
             .iter()
-            .map(|t| [format!("  {}", escape(&t.name)), t.kind.clone(), format!("{:?}", t.shape), bytes(t.bytes)])
+            .map(|t| {
+                [format!("  {}", escape(&t.name)), t.kind.clone(), format!("{:?}", t.shape), bytes(t.bytes)]
+            })
             .collect();
         line(table(&["  TENSOR", "TYPE", "SHAPE", "BYTES"].map(str::to_owned), &rows).trim_end().to_owned());
     }
@@ -341,7 +353,8 @@ fn shown(report: &Report) -> String {
 }
 
 fn runs_line(runs: &Runs) -> String {
-    let known = (runs.family, runs.trained_context, runs.context, runs.weight_bytes, runs.kv_bytes, runs.total_bytes);
+    let known =
+        (runs.family, runs.trained_context, runs.context, runs.weight_bytes, runs.kv_bytes, runs.total_bytes);
     let (Some(family), Some(trained), Some(context), Some(weights), Some(kv), Some(total)) = known else {
         return format!("cannot run: {}", escape(runs.reason.as_deref().unwrap_or("unknown")));
     };

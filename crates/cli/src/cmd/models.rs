@@ -88,7 +88,10 @@ fn list(catalog: &Catalog, json: bool) -> anyhow::Result<()> {
         .collect();
     let header = ["NAME", "SIZE", "KIND", "LICENCE", "HERE", "FROM"].map(str::to_owned);
     output::text(&crate::units::table(&header, &cells))?;
-    eprintln!("the default is {}; models that were not tried are fetched from the hub only", catalog.default_name());
+    eprintln!(
+        "the default is {}; models that were not tried are fetched from the hub only",
+        catalog.default_name()
+    );
     Ok(())
 }
 
@@ -114,21 +117,23 @@ fn rows(catalog: &Catalog) -> Vec<Row> {
             }
         })
         .collect();
-    rows.extend(installed.into_iter().map(|here| Row {
-        name: here.name,
-        description: None,
-        bytes: Some(here.bytes),
-        family: None,
-        quant: None,
-        licence: None,
-        tried: false,
-        installed: true,
-        path: Some(here.path),
-        source: match here.source {
-            InstalledFrom::Hub => "hub",
-            InstalledFrom::Packages => "packages",
+    rows.extend(installed.into_iter().map(|here| {
+        Row {
+            name: here.name,
+            description: None,
+            bytes: Some(here.bytes),
+            family: None,
+            quant: None,
+            licence: None,
+            tried: false,
+            installed: true,
+            path: Some(here.path),
+            source: match here.source {
+                InstalledFrom::Hub => "hub",
+                InstalledFrom::Packages => "packages",
+            }
+            .to_owned(),
         }
-        .to_owned(),
     }));
     rows
 }

@@ -43,7 +43,8 @@ pub(crate) fn run(args: &PullArgs) -> anyhow::Result<Outcome> {
         return Err(usage("-hff names a file of one repository, so give -hf once"));
     }
     let named = args.names.iter().map(|name| ModelRef::Named(name.clone()));
-    let hub = args.hf_repo.iter().map(|repo| ModelRef::Hub { repo: repo.clone(), file: args.hf_file.clone() });
+    let hub =
+        args.hf_repo.iter().map(|repo| ModelRef::Hub { repo: repo.clone(), file: args.hf_file.clone() });
     // All names are read first: a typing error should not surface after an hour of downloads.
     let specs = named.chain(hub).map(|model| model.spec()).collect::<Result<Vec<_>, _>>()?;
     let catalog = Catalog::new(Env::from_process()).map_err(pilotfish::Error::from)?;

@@ -8,7 +8,7 @@ use pilotfish::{Engine, Event, GenerateOptions, Message, Prompt, Summary};
 use serde::Serialize;
 
 use crate::args::{DraftArgs, ModelArgs, PromptArgs, ReplyArgs, SamplingArgs};
-use crate::exit::{Outcome, usage};
+use crate::exit::{Outcome, interrupted, usage};
 use crate::progress::Downloads;
 use crate::timings::{self, Speculation, Timings};
 use crate::{interrupt, output};
@@ -112,7 +112,7 @@ pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyho
     // Loading itself is short and cannot be stopped half way; only a download listens.
     let engine = Engine::load_with(load, &Downloads::new(&listening))?;
     if listening.stopped() {
-        return Err(pilotfish::Error::Catalog(pilotfish::CatalogError::Cancelled).into());
+        return Err(interrupted());
     }
     if verbose {
         let info = engine.lane_info();
@@ -209,6 +209,12 @@ fn print_logprobs(engine: &Engine, summary: &Summary) {
     for entry in &summary.logprobs {
         let rivals: Vec<_> =
             entry.top.iter().map(|&(id, logprob)| format!("{:?} {logprob:.4}", shown(engine, id))).collect();
-        eprintln!("{} {:?} {:.4}  [{}]", entry.token, shown(engine, entry.token), entry.logprob, rivals.join(", "));
+        eprintln!(
+            "{} {:?} {:.4}  [{}]",
+            entry.token,
+            shown(engine, entry.token),
+            entry.logprob,
+            rivals.join(", ")
+        );
     }
 }

@@ -38,7 +38,8 @@ pub(crate) fn measure(
     if widths.is_empty() || tokens.len() < CONTEXT + longest {
         return Ok(Some(Vec::new()));
     }
-    let bytes = engine.model().bytes_per_pass() + engine.model().config().kv_bytes_per_position() * CONTEXT as u64;
+    let bytes =
+        engine.model().bytes_per_pass() + engine.model().config().kv_bytes_per_position() * CONTEXT as u64;
     let lane = engine.target();
     lane.truncate(0);
     lane.append(&tokens[..CONTEXT], Want::Nothing)?;

@@ -11,14 +11,16 @@ mod shown;
 use std::path::PathBuf;
 
 use clap::Args;
-use pilotfish::{Catalog, DrafterChoice, Engine, Env, Event, GenerateOptions, Message, Prompt, SamplingParams};
+use pilotfish::{
+    Catalog, DrafterChoice, Engine, Env, Event, GenerateOptions, Message, Prompt, SamplingParams,
+};
 use pilotfish_measure::machine::Host;
 use pilotfish_measure::record::{self, Record, SCHEMA};
 use pilotfish_measure::stats::geometric_mean;
 
 use crate::args::{DraftArgs, ModelArgs};
 use crate::cmd::run::load_engine;
-use crate::exit::{Outcome, usage};
+use crate::exit::{Outcome, interrupted, usage};
 use crate::interrupt::{self, Listening};
 use crate::output;
 use crate::progress::Downloads;
@@ -104,7 +106,7 @@ fn measure(
     eprintln!("cost curve");
     let text = measured.iter().flat_map(|m| m.tokens.iter().copied()).collect::<Vec<_>>();
     let Some(curve) = curve::measure(engine, &text, &|| listening.stopped())? else {
-        return Err(pilotfish::Error::Catalog(pilotfish::CatalogError::Cancelled).into());
+        return Err(interrupted());
     };
     let catalog = Catalog::new(Env::from_process()).map_err(pilotfish::Error::from)?;
     let downloads = Downloads::new(listening);

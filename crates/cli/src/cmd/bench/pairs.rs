@@ -10,6 +10,8 @@ use pilotfish_measure::energy::{EnergyError, PackageEnergy};
 use pilotfish_measure::record;
 use pilotfish_measure::stats::{geometric_mean, paired_ratio};
 
+use crate::exit::interrupted;
+
 /// Joules and tokens of the runs whose energy counts.
 pub(crate) struct Meter {
     counter: Result<PackageEnergy, EnergyError>,
@@ -55,8 +57,8 @@ pub(crate) fn measure(
     let rates = |runs: &[Summary]| -> Vec<f64> { runs.iter().map(rate).collect() };
     let (plain_rates, drafted_rates) = (rates(&plain), rates(&drafted));
     let mean = |rates: &[f64]| geometric_mean(rates);
-    let plain_tok_s =
-        mean(&plain_rates).ok_or_else(|| anyhow::anyhow!("prompt {name} was answered too quickly to be timed"))?;
+    let plain_tok_s = mean(&plain_rates)
+        .ok_or_else(|| anyhow::anyhow!("prompt {name} was answered too quickly to be timed"))?;
     let both: Vec<(f64, f64)> = drafted_rates.iter().copied().zip(plain_rates.iter().copied()).collect();
     let ratio = paired_ratio(&both);
     let last = drafted.last().map(|run| &run.speculation);
@@ -92,7 +94,7 @@ fn answer(
     for event in engine.generate(prompt, &options)? {
         if let Event::Finished(summary) = event? {
             if summary.finish == FinishReason::Cancelled {
-                return Err(pilotfish::Error::Catalog(pilotfish::CatalogError::Cancelled).into());
+                return Err(interrupted());
             }
             if let Some(meter) = meter {
                 meter.count(before, summary.tokens.len() as u64);
@@ -124,7 +126,10 @@ fn accepted_by_position(runs: &[Summary]) -> Vec<f64> {
             *sum = (sum.0 + count.0, sum.1 + count.1);
         }
     }
-    sums.into_iter().filter(|(drafted, _)| *drafted > 0).map(|(drafted, right)| right as f64 / drafted as f64).collect()
+    sums.into_iter()
+        .filter(|(drafted, _)| *drafted > 0)
+        .map(|(drafted, right)| right as f64 / drafted as f64)
+        .collect()
 }
 
 impl Meter {

@@ -38,6 +38,9 @@ mod tests {
             ("translate", "05d852f0d12a6fab9e84cb46da282dfb450db61ddbf19572b7a94d109782ee20"),
             ("edit", "e456ac9a5e4fb6c39b1fdcc47f80905dcb7cd54dcdb34e141ef2dee435df9a80"),
         ];
-        assert_eq!(PROMPTS.map(|(name, text)| (name, hash(text))), expected.map(|(name, h)| (name, h.to_owned())));
+        assert_eq!(
+            PROMPTS.map(|(name, text)| (name, hash(text))),
+            expected.map(|(name, h)| (name, h.to_owned()))
+        );
     }
 }

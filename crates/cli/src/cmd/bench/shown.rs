@@ -36,8 +36,19 @@ pub(crate) fn table(record: &Record, ratios: &[Option<f64>], prompts: &[(&str, &
 }
 
 fn prompts_table(record: &Record, ratios: &[Option<f64>], prompts: &[(&str, &str)]) -> String {
-    let header =
-        ["PROMPT", "SHA256", "TOKENS", "PLAIN tok/s", "SPEC tok/s", "RATIO", "95 %", "TAU", "ACCEPTED", "SAME", "PARKED"];
+    let header = [
+        "PROMPT",
+        "SHA256",
+        "TOKENS",
+        "PLAIN tok/s",
+        "SPEC tok/s",
+        "RATIO",
+        "95 %",
+        "TAU",
+        "ACCEPTED",
+        "SAME",
+        "PARKED",
+    ];
     let mut rows: Vec<[String; 11]> = Vec::new();
     for (prompt, ratio) in record.prompts.iter().zip(ratios) {
         let text = prompts.iter().find(|(name, _)| *name == prompt.name).map_or("", |(_, text)| text);

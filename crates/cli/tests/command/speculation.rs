@@ -1,0 +1,78 @@
+//! The same tokens with and without guesses; drafters that do not fit are refused.
+
+use pilotfish_model::Family;
+use pilotfish_model::testing::TinySpec;
+
+use crate::harness::{Home, ids};
+
+#[test]
+fn every_drafter_gives_the_same_tokens() {
+    let home = Home::new();
+    let k = 3;
+    for family in [Family::Llama, Family::Gemma3] {
+        let spec = TinySpec { layers: 3, ..TinySpec::new(family) };
+        home.write("model.gguf", &spec.gguf());
+        home.write("other.gguf", &TinySpec { layers: 1, ..spec.clone() }.with_seed(9).gguf());
+        // Lengths around the draft's and around Gemma's window.
+        for n in [1, k, k + 1, spec.window - 1, spec.window, spec.window + 1] {
+            let prompt = "abcabcab".repeat(8)[..n].to_owned();
+            for sampling in [&[][..], &["--temp", "0.8", "-s", "5"]] {
+                let base = [&["--raw", &prompt, "-n", "40", "--ignore-eos"][..], sampling].concat();
+                let plain = ids(&home.answer(&[&base[..], &["--drafter", "none"]].concat())["tokens"]);
+                assert_eq!(plain.len(), 40);
+                let right =
+                    home.answer(&[&base[..], &["-md", "model.gguf", "--spec-draft-n-max", "3"]].concat());
+                assert_eq!(ids(&right["tokens"]), plain, "{family:?} {n} {sampling:?}");
+                assert!(right["timings"]["draft_n_accepted"].as_u64() > Some(0), "{right}");
+                for drafter in [&["--drafter", "ngram"][..], &["-md", "other.gguf"]] {
+                    let answer = home.answer(&[&base[..], drafter].concat());
+                    assert_eq!(ids(&answer["tokens"]), plain, "{family:?} {n} {sampling:?} {drafter:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_long_answer_is_the_same_with_ngrams() {
+    let home = Home::with_model();
+    let base = ["--raw", "ab ab ab ab", "-n", "480", "--ignore-eos"];
+    let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat());
+    let guessed = home.answer(&[&base[..], &["--drafter", "ngram", "--spec-draft-n-max", "8"]].concat());
+    assert_eq!(plain["tokens"], guessed["tokens"]);
+    assert_eq!(plain["timings"]["draft_n"], 0);
+}
+
+#[test]
+fn threads_and_kernels_change_no_token() {
+    let home = Home::with_model();
+    let base = ["run", "--json", "-m", "model.gguf", "--raw", "the fish", "-n", "16", "--ignore-eos"];
+    let run = |extra: &[&str]| home.run(&[&base[..], extra].concat()).json()["tokens"].clone();
+    let one = run(&["-t", "1"]);
+    assert_eq!(run(&["-t", "2"]), one);
+    assert_eq!(run(&["-t", "3"]), one);
+}
+
+#[test]
+fn a_drafter_with_another_vocabulary_is_refused_with_the_reason() {
+    let home = Home::with_model();
+    home.write("gemma.gguf", &TinySpec::new(Family::Gemma3).gguf());
+    home.write("large.gguf", &TinySpec { vocab: 640, ..TinySpec::new(Family::Llama) }.gguf());
+    home.write("shifted.gguf", &TinySpec { vocab: 330, ..TinySpec::new(Family::Llama) }.gguf());
+    for (drafter, reason) in
+        [("gemma.gguf", "tokenizer"), ("large.gguf", "640"), ("shifted.gguf", "token 317")]
+    {
+        home.run(&["run", "-m", "model.gguf", "-md", drafter, "x"])
+            .fails(1, &[drafter, "model.gguf", reason]);
+    }
+}
+
+#[test]
+fn a_drafter_never_changes_what_is_refused() {
+    let home = Home::with_model();
+    let text = "z".repeat(600);
+    for drafter in [&["--drafter", "none"][..], &["-md", "model.gguf"]] {
+        let args = [&["run", "-m", "model.gguf", "--raw", &text][..], drafter].concat();
+        home.run(&args).fails(1, &["600 tokens", "512"]);
+    }
+}
