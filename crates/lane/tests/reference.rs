@@ -9,6 +9,9 @@
 //! Invariant: the comparison is known to fail, because models with one thing wrong are refused.
 //! Not here: making the models and logits (`data/make_reference.py`).
 
+#![allow(clippy::unwrap_used, reason = "what cannot be read is a failed test")]
+#![allow(clippy::print_stdout, reason = "`--nocapture` shows how close each case is")]
+
 use std::path::PathBuf;
 use std::slice;
 use std::sync::Arc;
