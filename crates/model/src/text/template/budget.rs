@@ -10,6 +10,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
 /// Longest template source (R9).
@@ -28,6 +29,11 @@ pub(super) const ITEM: usize = 8;
 pub(super) const NEW_ITEM: usize = 48;
 /// Deepest value that is printed, compared or written as JSON; a namespace can contain itself.
 pub(super) const MAX_DEPTH: usize = 128;
+/// Deepest value a template may build. Values are dropped one stack frame inside another, so depth is stack.
+const MAX_BUILT_DEPTH: usize = 64;
+/// Charge for a namespace, the one kind of value that can be made to hold another later and so escapes the check
+/// of depth; this many bytes allow a few thousand of them, whose depths add up to what the stack can drop.
+pub(super) const NAMESPACE: usize = 16 << 10;
 /// Longest list an operator makes.
 pub(super) const MAX_ITEMS: usize = 100_000;
 
@@ -71,6 +77,23 @@ impl Budget {
             return Err(self.exceeded("a list of it has more than 100000 items"));
         }
         self.charge(len * NEW_ITEM)
+    }
+
+    /// Checks the depth of a value the template built from others, paying for the walk.
+    pub(super) fn depth(&self, value: &Value, above: usize) -> Result<(), Error> {
+        if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable) {
+            return Ok(());
+        }
+        if above > MAX_BUILT_DEPTH {
+            return Err(self.exceeded("a value of it is nested too deeply"));
+        }
+        let is_map = value.kind() == ValueKind::Map;
+        for item in value.try_iter()? {
+            self.charge(ITEM)?;
+            let item = if is_map { value.get_item(&item)? } else { item };
+            self.depth(&item, above + 1)?;
+        }
+        Ok(())
     }
 
     /// The error that ends a rendering, remembered because a template engine may wrap it.

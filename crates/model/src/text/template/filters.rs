@@ -12,7 +12,7 @@ use std::time::SystemTime;
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, FormatStyle, State, filters, format_filter, functions};
 
-use super::budget::{Budget, ITEM, MAX_ITEMS};
+use super::budget::{Budget, ITEM, MAX_ITEMS, NAMESPACE};
 use super::operators::{compare, invalid, items, order};
 use super::{clock, methods, print};
 
@@ -251,7 +251,13 @@ fn list(value: &Value, budget: &Budget) -> Result<Vec<Value>, Error> {
 pub(super) fn pairs(value: &Value, budget: &Budget) -> Result<Vec<Value>, Error> {
     let keys = list(value, budget)?;
     budget.charge(3 * ITEM * keys.len())?;
-    keys.into_iter().map(|key| Ok(Value::from(vec![key.clone(), value.get_item(&key)?]))).collect()
+    let pair = |key: Value| -> Result<Value, Error> {
+        let held = value.get_item(&key)?;
+        // The pair sits in a list, two levels above what it holds.
+        budget.depth(&held, 2)?;
+        Ok(Value::from(vec![key, held]))
+    };
+    keys.into_iter().map(pair).collect()
 }
 
 /// Each item behind the value of its attribute (`a.b` walks two), or behind itself.
@@ -408,13 +414,17 @@ fn functions_of(env: &mut Environment<'_>, budget: &Arc<Budget>, now: SystemTime
     });
     let b = budget.clone();
     env.add_function("namespace", move |defaults: Option<Value>| {
-        b.list(1 + defaults.as_ref().and_then(Value::len).unwrap_or(0))?;
-        functions::namespace(defaults)
+        b.charge(NAMESPACE)?;
+        let made = functions::namespace(defaults)?;
+        b.depth(&made, 0)?;
+        Ok::<_, Error>(made)
     });
     let b = budget.clone();
     env.add_function("dict", move |value: Option<Value>, update: Kwargs| {
         b.list(update.args().count() + value.as_ref().and_then(Value::len).unwrap_or(0))?;
-        functions::dict(value, update)
+        let made = functions::dict(value, update)?;
+        b.depth(&made, 0)?;
+        Ok::<_, Error>(made)
     });
     let b = budget.clone();
     env.add_function("range", move |lower: i64, upper: Option<i64>, step: Option<i64>| {

@@ -89,7 +89,7 @@ fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, TemplateError> {
         }
         Stmt::ForLoop(s) => Stmt::ForLoop(Spanned::new(
             ast::ForLoop {
-                target: expression(&s.target)?,
+                target: target(&s.target)?,
                 iter: filter("for", expression(&s.iter)?, Vec::new(), s.iter.span()),
                 filter_expr: s.filter_expr.as_ref().map(expression).transpose()?,
                 recursive: s.recursive,
@@ -107,7 +107,7 @@ fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, TemplateError> {
             s.span(),
         )),
         Stmt::WithBlock(s) => {
-            let pairs = s.assignments.iter().map(|(a, b)| Ok((expression(a)?, expression(b)?)));
+            let pairs = s.assignments.iter().map(|(a, b)| Ok((target(a)?, expression(b)?)));
             let assignments = pairs.collect::<Result<_, TemplateError>>()?;
             Stmt::WithBlock(Spanned::new(
                 ast::WithBlock { assignments, body: statements(&s.body)? },
@@ -115,12 +115,12 @@ fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, TemplateError> {
             ))
         }
         Stmt::Set(s) => Stmt::Set(Spanned::new(
-            ast::Set { target: expression(&s.target)?, expr: expression(&s.expr)? },
+            ast::Set { target: target(&s.target)?, expr: expression(&s.expr)? },
             s.span(),
         )),
         Stmt::SetBlock(s) => Stmt::SetBlock(Spanned::new(
             ast::SetBlock {
-                target: expression(&s.target)?,
+                target: target(&s.target)?,
                 filter: s.filter.as_ref().map(expression).transpose()?,
                 body: statements(&s.body)?,
             },
@@ -150,11 +150,22 @@ fn statement<'s>(stmt: &Stmt<'s>) -> Result<Stmt<'s>, TemplateError> {
 fn macro_of<'s>(s: &Spanned<ast::Macro<'s>>) -> Result<Spanned<ast::Macro<'s>>, TemplateError> {
     let inner = ast::Macro {
         name: s.name,
-        args: expressions(&s.args)?,
+        args: s.args.iter().map(target).collect::<Result<_, TemplateError>>()?,
         defaults: expressions(&s.defaults)?,
         body: statements(&s.body)?,
     };
     Ok(Spanned::new(inner, s.span()))
+}
+
+/// What is assigned to: names, attributes of a namespace, or a list of these.
+fn target<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, TemplateError> {
+    match expr {
+        Expr::List(e) => {
+            let items = e.items.iter().map(target).collect::<Result<_, TemplateError>>()?;
+            Ok(Expr::List(Spanned::new(ast::List { items }, e.span())))
+        }
+        _ => expression(expr),
+    }
 }
 
 fn expressions<'s>(list: &[Expr<'s>]) -> Result<Vec<Expr<'s>>, TemplateError> {
@@ -211,12 +222,24 @@ fn expression<'s>(expr: &Expr<'s>) -> Result<Expr<'s>, TemplateError> {
             e.span(),
         )),
         Expr::Call(e) => Expr::Call(call(e)?),
-        Expr::List(e) => Expr::List(Spanned::new(ast::List { items: expressions(&e.items)? }, e.span())),
+        Expr::List(e) => {
+            let list = Expr::List(Spanned::new(ast::List { items: expressions(&e.items)? }, e.span()));
+            container(list, &e.items, e.span())
+        }
         Expr::Map(e) => {
             let keys = e.keys.iter().map(key).collect::<Result<_, TemplateError>>()?;
-            Expr::Map(Spanned::new(ast::Map { keys, values: expressions(&e.values)? }, e.span()))
+            let map = ast::Map { keys, values: expressions(&e.values)? };
+            container(Expr::Map(Spanned::new(map, e.span())), &e.values, e.span())
         }
     })
+}
+
+/// A list or map the template writes out: it may hold what it held before, so its depth is checked.
+fn container<'s>(made: Expr<'s>, items: &[Expr<'s>], span: Span) -> Expr<'s> {
+    match items.iter().all(|item| matches!(item, Expr::Const(_))) {
+        true => made,
+        false => filter("[,]", made, Vec::new(), span),
+    }
 }
 
 /// A key of a map: hashing walks the whole value, so anything but a constant is checked first.

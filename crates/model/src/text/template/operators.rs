@@ -49,6 +49,11 @@ pub(super) fn install(env: &mut Environment<'_>, budget: &Arc<Budget>) {
         }
     });
     let b = budget.clone();
+    env.add_filter("[,]", move |made: &Value| -> Result<Value, Error> {
+        b.depth(made, 0)?;
+        Ok(made.clone())
+    });
+    let b = budget.clone();
     env.add_filter("for", move |value: &Value| -> Result<Value, Error> {
         b.charge(ITEM * value.len().unwrap_or(0))?;
         Ok(value.clone())

@@ -297,6 +297,46 @@ fn hostile() -> Vec<(&'static str, String)> {
                 "{% set ns=namespace(s=[]) %}{% for i in range(100000) %}{% set ns.s=[ns.s] %}{% endfor %}{{ ns.s }}",
             ),
         ),
+        (
+            "deep literals",
+            format!(
+                "{{% set ns=namespace(s=1) %}}{{% for i in range(100000) %}}{{% set ns.s={}ns.s{} %}}{{% endfor %}}",
+                "[".repeat(60),
+                "]".repeat(60)
+            ),
+        ),
+        (
+            "deep maps",
+            text(
+                "{% set ns=namespace(s=1) %}{% for i in range(100000) %}{% set ns.s={'a': ns.s} %}{% endfor %}",
+            ),
+        ),
+        (
+            "deep dicts",
+            text(
+                "{% set ns=namespace(s=1) %}{% for i in range(100000) %}{% set ns.s=dict(a=ns.s) %}{% endfor %}",
+            ),
+        ),
+        (
+            "deep pairs",
+            text(
+                "{% set ns=namespace(s=1) %}{% for i in range(100000) %}{% set ns.s=ns.items() %}{% endfor %}",
+            ),
+        ),
+        (
+            "deep namespaces",
+            text(
+                "{% set ns=namespace(s=1) %}{% for i in range(100000) %}{% set ns.s=namespace(p=ns.s) %}{% endfor %}",
+            ),
+        ),
+        (
+            "deep at the tail",
+            format!(
+                "{{% set h=namespace() %}}{{% set h.head=namespace() %}}{{% set h.tail=h.head %}}{{% for i in range(100000) %}}{{% set n=namespace() %}}{{% set h.tail.p={}n{} %}}{{% set h.tail=n %}}{{% endfor %}}",
+                "[".repeat(60),
+                "]".repeat(60)
+            ),
+        ),
         ("recmacro", text("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}")),
         ("recloop", text("{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}")),
         ("nest", format!("{{{{ {}1{} }}}}", "(".repeat(20_000), ")".repeat(20_000))),

@@ -308,35 +308,33 @@ fn bos_is_not_doubled_when_the_template_writes_it() {
 /// Every way a file can be wrong: what is done to a good one, and the key its error must name.
 #[test]
 fn bad_files_are_refused_naming_the_key() {
-    type Change = fn(&mut GgufWriter);
+    type Change = fn(&mut GgufWriter) -> &mut GgufWriter;
     let many: Vec<String> = (0..5).map(|n| format!("t{n}")).collect();
     let cases: Vec<(&str, Change)> = vec![
-        ("tokenizer.ggml.model", |f| drop(f.remove("tokenizer.ggml.model"))),
-        ("tokenizer.ggml.model", |f| drop(f.str("tokenizer.ggml.model", "nope"))),
-        ("tokenizer.ggml.model", |f| drop(f.u32("tokenizer.ggml.model", 1))),
-        (TOKENS, |f| drop(f.remove(TOKENS))),
-        (TOKENS, |f| drop(f.strings::<&str>(TOKENS, &[]))),
-        (TOKENS, |f| drop(f.i32s(TOKENS, &[1, 2]))),
-        (TOKENS, |f| drop(f.strings(TOKENS, &["", ""]).remove(TYPES))),
-        (TOKENS, |f| drop(f.strings(TOKENS, &["x", "x"]).remove(TYPES))),
-        (TOKENS, |f| drop(f.strings(TOKENS, &["q".repeat(1 << 20)]).remove(TYPES))),
-        (TYPES, |f| drop(f.i32s(TYPES, &[1, 1, 1]))),
-        (TYPES, |f| drop(f.array(TYPES, ValueType::I8, &[Value::I8(1)]))),
-        ("tokenizer.ggml.scores", |f| drop(f.f32s("tokenizer.ggml.scores", &[0.0]))),
-        ("tokenizer.ggml.scores", |f| {
-            drop(f.array("tokenizer.ggml.scores", ValueType::I8, &[Value::I8(1)]));
-        }),
-        ("tokenizer.ggml.merges", |f| drop(f.remove("tokenizer.ggml.merges"))),
-        ("tokenizer.ggml.merges", |f| drop(f.strings("tokenizer.ggml.merges", &["ab"]))),
-        ("tokenizer.ggml.merges", |f| drop(f.strings("tokenizer.ggml.merges", &[""]))),
-        ("tokenizer.ggml.merges", |f| drop(f.strings("tokenizer.ggml.merges", &["a "]))),
-        ("tokenizer.ggml.merges", |f| drop(f.strings("tokenizer.ggml.merges", &[" é"]))),
-        ("tokenizer.ggml.pre", |f| drop(f.str("tokenizer.ggml.pre", "nope"))),
-        ("tokenizer.ggml.bos_token_id", |f| drop(f.u32("tokenizer.ggml.bos_token_id", 100_000))),
-        ("tokenizer.ggml.eos_token_id", |f| drop(f.u32("tokenizer.ggml.eos_token_id", u32::MAX))),
-        ("tokenizer.ggml.unknown_token_id", |f| drop(f.u32("tokenizer.ggml.unknown_token_id", 1 << 31))),
-        ("tokenizer.ggml.padding_token_id", |f| drop(f.u32("tokenizer.ggml.padding_token_id", 100_000))),
-        ("tokenizer.ggml.add_bos_token", |f| drop(f.u32("tokenizer.ggml.add_bos_token", 1))),
+        ("tokenizer.ggml.model", |f| f.remove("tokenizer.ggml.model")),
+        ("tokenizer.ggml.model", |f| f.str("tokenizer.ggml.model", "nope")),
+        ("tokenizer.ggml.model", |f| f.u32("tokenizer.ggml.model", 1)),
+        (TOKENS, |f| f.remove(TOKENS)),
+        (TOKENS, |f| f.strings::<&str>(TOKENS, &[])),
+        (TOKENS, |f| f.i32s(TOKENS, &[1, 2])),
+        (TOKENS, |f| f.strings(TOKENS, &["", ""]).remove(TYPES)),
+        (TOKENS, |f| f.strings(TOKENS, &["x", "x"]).remove(TYPES)),
+        (TOKENS, |f| f.strings(TOKENS, &["q".repeat(1 << 20)]).remove(TYPES)),
+        (TYPES, |f| f.i32s(TYPES, &[1, 1, 1])),
+        (TYPES, |f| f.array(TYPES, ValueType::I8, &[Value::I8(1)])),
+        ("tokenizer.ggml.scores", |f| f.f32s("tokenizer.ggml.scores", &[0.0])),
+        ("tokenizer.ggml.scores", |f| f.array("tokenizer.ggml.scores", ValueType::I8, &[Value::I8(1)])),
+        ("tokenizer.ggml.merges", |f| f.remove("tokenizer.ggml.merges")),
+        ("tokenizer.ggml.merges", |f| f.strings("tokenizer.ggml.merges", &["ab"])),
+        ("tokenizer.ggml.merges", |f| f.strings("tokenizer.ggml.merges", &[""])),
+        ("tokenizer.ggml.merges", |f| f.strings("tokenizer.ggml.merges", &["a "])),
+        ("tokenizer.ggml.merges", |f| f.strings("tokenizer.ggml.merges", &[" é"])),
+        ("tokenizer.ggml.pre", |f| f.str("tokenizer.ggml.pre", "nope")),
+        ("tokenizer.ggml.bos_token_id", |f| f.u32("tokenizer.ggml.bos_token_id", 100_000)),
+        ("tokenizer.ggml.eos_token_id", |f| f.u32("tokenizer.ggml.eos_token_id", u32::MAX)),
+        ("tokenizer.ggml.unknown_token_id", |f| f.u32("tokenizer.ggml.unknown_token_id", 1 << 31)),
+        ("tokenizer.ggml.padding_token_id", |f| f.u32("tokenizer.ggml.padding_token_id", 100_000)),
+        ("tokenizer.ggml.add_bos_token", |f| f.u32("tokenizer.ggml.add_bos_token", 1)),
     ];
     for (key, change) in cases {
         let mut file = byte_level(&[], &["a b"], &[]);
