@@ -17,7 +17,7 @@ use crate::exit::usage;
 
 /// Runs large language models with lossless speculative decoding.
 #[derive(Debug, Parser)]
-#[command(name = "pilotfish", version, about, long_about = None, disable_help_subcommand = true, after_help = AFTER_HELP)]
+#[command(name = "pilotfish", version, disable_help_subcommand = true, arg_required_else_help = false, args_override_self = true, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -62,7 +62,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "USER/REPO[:QUANT]")]
     pub(crate) hf_repo: Option<String>,
     /// One file of that repository; also written -hff.
-    #[arg(long, value_name = "FILE", requires = "hf_repo")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) hf_file: Option<String>,
     /// Never use the network.
     #[arg(long)]
@@ -191,6 +191,10 @@ impl ModelArgs {
                 usage(format!("this processor has no kernel table `{name}`; it has {}", known.join(", ")))
             })?,
         };
+        // clap would waive this beside -m, which excludes the repository.
+        if self.hf_file.is_some() && self.hf_repo.is_none() {
+            return Err(usage("-hff names a file of a repository, so it needs --hf-repo (-hf)"));
+        }
         if self.threads == Some(0) {
             return Err(usage("-t cannot be 0; leave it out to use every physical core"));
         }

@@ -53,9 +53,6 @@ fn parse() -> anyhow::Result<Option<Cli>> {
                 output::text(&error.to_string())?;
                 Ok(None)
             }
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                Err(usage("no command was given; `pilotfish --help` lists them"))
-            }
             _ => Err(usage(clap_line(&error))),
         },
     }

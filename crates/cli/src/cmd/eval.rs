@@ -26,6 +26,7 @@ use crate::{interrupt, output};
 
 /// Flags of `eval`.
 #[derive(Args, Debug)]
+#[command(arg_required_else_help = false)]
 pub(crate) struct EvalArgs {
     #[command(subcommand)]
     measure: Measure,

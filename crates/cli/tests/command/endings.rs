@@ -41,8 +41,8 @@ fn stops_inside(text: &str) -> Vec<String> {
 #[test]
 fn a_stop_text_cuts_alike_in_every_mode() {
     let home = Home::with_model();
-    for prompt in [&["repeat: alpha beta gamma delta"][..], &["--raw", "alpha beta gamma delta"]] {
-        let base = [prompt, &["-n", "40", "--ignore-eos"]].concat();
+    for prompt in [&["repeat: alpha beta gamma delta"][..], &["--raw", "repeat: alpha beta gamma delta"]] {
+        let base = [prompt, &["-n", "80", "--ignore-eos"]].concat();
         let whole = home.answer(&[&base[..], &["--drafter", "none"]].concat());
         let whole = text(&whole).to_owned();
         assert!(whole.chars().count() >= 20, "{whole:?}");

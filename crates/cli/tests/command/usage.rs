@@ -16,7 +16,7 @@ fn help_and_version_go_to_stdout() {
 
 #[test]
 fn no_command_is_an_error() {
-    Home::new().run(&[]).fails(2, &["--help"]);
+    Home::new().run(&[]).fails(2, &["subcommand", "run", "chat"]);
 }
 
 #[test]
@@ -91,6 +91,7 @@ fn wrong_values_name_their_flag() {
         }
         args.extend(*flags);
         args.push("hello");
+        eprintln!("{args:?}");
         home.run(&args).fails(2, parts);
     }
 }

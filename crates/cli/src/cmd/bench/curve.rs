@@ -18,8 +18,8 @@ const WIDTHS: [usize; 9] = [1, 2, 3, 4, 6, 8, 12, 16, 32];
 /// Tokens in the cache.
 const CONTEXT: usize = 128;
 /// Passes of each width: at least the first, at most the second, as far as the time goes.
-const PASSES: (usize, usize) = (5, 40);
-const TIME: Duration = Duration::from_secs(20);
+const PASSES: (usize, usize) = (5, 20);
+const TIME: Duration = Duration::from_secs(10);
 
 /// Measures the curve on the tokens of `text`, repeated as needed; `None` once `stopped`.
 ///
