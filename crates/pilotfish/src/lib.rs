@@ -7,7 +7,7 @@
 //! let mut engine = Engine::load(&LoadOptions::new("smollm2-135m"))?;
 //! for event in engine.chat(&[Message::user("Why is the sky blue?")], &GenerateOptions::default())? {
 //!     if let Event::Text(text) = event? {
-//!         eprint!("{text}");
+//!         print!("{text}");
 //!     }
 //! }
 //! # Ok(())

@@ -5,6 +5,8 @@
 //! Invariant: nothing outside the test's own folder is read or written, and the network is never used.
 //! Not here: real vocabularies and real models.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first thing that is not as expected")]
+
 mod bench;
 mod chat;
 mod endings;
