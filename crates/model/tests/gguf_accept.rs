@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use pilotfish_model::files::gguf::{MAGIC, Value, ValueType};
 use pilotfish_model::testing::{TinySpec, variants};
+use pilotfish_model::text::{ChatTemplate, Specials, Tokenizer};
 use pilotfish_model::{Family, Gguf, GgufWriter, Model};
 use pilotfish_tensor::BlockType;
 
@@ -29,6 +30,11 @@ fn every_legal_variant_loads_and_same_means_same() {
             };
             assert_eq!(tokens(&gguf), tokens(&plain), "{name}");
         }
+        let tokenizer = Tokenizer::from_gguf(gguf.metadata()).unwrap_or_else(|e| panic!("{e}"));
+        let template = ChatTemplate::from_gguf(gguf.metadata(), &tokenizer).unwrap_or_else(|e| panic!("{e}"));
+        assert!(template.is_some(), "{name}");
+        let text = "the cat and\n\u{fc}n\u{ef} \u{1f41f}";
+        assert_eq!(tokenizer.decode(&tokenizer.encode(text, Specials::Plain)), text, "{name}");
         let model = Model::from_gguf(gguf).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(model.config().n_layers, 1, "{name}");
     }
