@@ -182,7 +182,7 @@ impl Config {
 
     /// Whether `layer` sees only a window.
     pub fn slides(&self, layer: usize) -> Option<&SlidingConfig> {
-        self.sliding.as_ref().filter(|s| (layer + 1) % s.pattern != 0)
+        self.sliding.as_ref().filter(|s| !(layer + 1).is_multiple_of(s.pattern))
     }
 
     /// Bytes of keys and values cached for one position, at two bytes an element.
