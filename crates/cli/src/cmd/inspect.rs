@@ -1,7 +1,7 @@
 //! `inspect`: what a model file holds, what it would need, and whether it can run.
 //!
-//! A file whose structure is valid is shown even when its model cannot run (an unknown architecture, say); then the
-//! reason is part of the answer. Only a damaged file is an error.
+//! A sound file is shown even when its model cannot run here (an unknown architecture, say); then the reason is part
+//! of the answer. A damaged file, or one whose model lacks a part, is an error.
 //!
 //! Invariant: the whole structure was checked before the first line is printed; weights are never read.
 //! Not here: the checks (`pilotfish_model`).
@@ -212,7 +212,8 @@ fn runs(file: Gguf, context: Option<usize>) -> anyhow::Result<Runs> {
     })();
     let (model, has_template) = match checked {
         Ok(checked) => checked,
-        Err(error) => return Ok(Runs::impossible(error.to_string())),
+        Err(error @ ModelError::Unsupported { .. }) => return Ok(Runs::impossible(error.to_string())),
+        Err(damaged) => return Err(damaged.into()),
     };
     let config = model.config();
     let context = match context {

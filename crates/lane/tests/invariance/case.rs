@@ -143,12 +143,21 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
+    /// Flips the lowest bit of one logit the case's prompt is compared with.
+    pub(crate) fn spoil(&mut self, case: &Case) {
+        let logits = self.reference(case).logits.get_mut(&(PROMPT / 2)).expect("the prompt is compared");
+        logits[5] = f32::from_bits(logits[5].to_bits() ^ 1);
+    }
+
+    fn reference(&mut self, case: &Case) -> &mut Reference {
+        self.references
+            .entry((case.family, case.block_type))
+            .or_insert_with(|| reference(Family::ALL[case.family], BlockType::ALL[case.block_type]))
+    }
+
     /// Runs one case; returns a line per row whose bits differ.
     pub(crate) fn run(&mut self, case: &Case) -> Vec<String> {
-        let reference = self
-            .references
-            .entry((case.family, case.block_type))
-            .or_insert_with(|| reference(Family::ALL[case.family], BlockType::ALL[case.block_type]));
+        let reference = &*self.reference(case);
         let options = CpuOptions {
             threads: Some(THREADS[case.threads]),
             kernels: tables()[case.table],
@@ -162,8 +171,9 @@ impl Bench {
             run.round();
         }
         run.beside_poison();
-        self.rows += run.rows;
-        run.failures
+        let (rows, failures) = (run.rows, run.failures);
+        self.rows += rows;
+        failures
     }
 }
 

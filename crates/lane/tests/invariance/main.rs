@@ -83,6 +83,14 @@ fn invariance_pairs() {
 }
 
 #[test]
+fn invariance_control() {
+    let mut bench = Bench::default();
+    let case = Case::plain(0, 3);
+    bench.spoil(&case);
+    assert_eq!(bench.run(&case).len(), 1, "one wrong bit must be seen once");
+}
+
+#[test]
 fn the_suite_compares_every_kind_of_draft() {
     let kinds = [Draft::Exact, Draft::Partial, Draft::Wrong, Draft::Tree];
     assert_eq!(settings().drafts, kinds.len());
