@@ -79,7 +79,7 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     options.sampling.validate(engine.lane_info().vocab).map_err(|error| usage(error.to_string()))?;
     let system = args.system_prompt.clone();
     let mut chat = Chat { engine, options, messages: Vec::new(), system, verbose, json: args.json };
-    let mut input = Input::new()?;
+    let mut input = Input::new();
     if input.is_terminal() {
         eprintln!("{} is listening; /help lists the commands", chat.engine.file().name);
     }
@@ -102,16 +102,17 @@ enum Typed {
 
 /// Where lines come from.
 enum Input {
-    Terminal(Box<DefaultEditor>),
+    /// The lines typed so far, for the arrow keys; nothing is written to disk.
+    Terminal(Vec<String>),
     Pipe(io::StdinLock<'static>),
 }
 
 impl Input {
-    fn new() -> anyhow::Result<Self> {
+    fn new() -> Self {
         if io::stdin().is_terminal() && io::stdout().is_terminal() {
-            Ok(Self::Terminal(Box::new(DefaultEditor::new()?)))
+            Self::Terminal(Vec::new())
         } else {
-            Ok(Self::Pipe(io::stdin().lock()))
+            Self::Pipe(io::stdin().lock())
         }
     }
 
@@ -121,16 +122,22 @@ impl Input {
 
     fn next_line(&mut self) -> anyhow::Result<Typed> {
         match self {
-            Self::Terminal(editor) => match editor.readline("> ") {
-                Ok(line) => {
-                    // Only recalled with the arrow keys; nothing is written to disk.
-                    let _ = editor.add_history_entry(&line);
-                    Ok(Typed::Line(line))
+            Self::Terminal(typed) => {
+                // While an editor lives, Ctrl-C is its own and could not stop a reply: so one for each line.
+                let mut editor = DefaultEditor::new()?;
+                for line in typed.iter() {
+                    editor.add_history_entry(line)?;
                 }
-                Err(ReadlineError::Eof) => Ok(Typed::End),
-                Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
-                Err(error) => Err(error.into()),
-            },
+                match editor.readline("> ") {
+                    Ok(line) => {
+                        typed.push(line.clone());
+                        Ok(Typed::Line(line))
+                    }
+                    Err(ReadlineError::Eof) => Ok(Typed::End),
+                    Err(ReadlineError::Interrupted) => Ok(Typed::Interrupt),
+                    Err(error) => Err(error.into()),
+                }
+            }
             Self::Pipe(stdin) => {
                 let mut bytes = Vec::new();
                 if stdin.read_until(b'\n', &mut bytes)? == 0 {
