@@ -106,27 +106,29 @@ fn golden_choices_are_equal_where_the_margin_is_clear() {
         let mut engine = load(model);
         let tolerance = if model == "gemma3-270m" { 0.4 } else { 0.2 };
         let mut compared = 0;
+        let mut faults = Vec::new();
         for case in cases(model) {
             let lane = engine.target();
             lane.truncate(0);
             let mut logits = feed(lane, &case.prompt_ids);
             for &(token, expected) in &case.top5_first {
                 let ours = logprob(&logits, token);
-                assert!(
-                    (ours - expected).abs() <= tolerance,
-                    "{}: token {token}: {ours:.3} against {expected:.3}",
-                    case.name
-                );
+                if (ours - expected).abs() > tolerance {
+                    faults.push(format!("{}: token {token}: {ours:.3} against {expected:.3}", case.name));
+                }
             }
             for (i, (&token, &margin)) in case.gen_ids.iter().zip(&case.margins).enumerate() {
                 if margin >= CLEAR_MARGIN {
                     compared += 1;
-                    assert_eq!(argmax(&logits), token, "{} at {i}, margin {margin}", case.name);
+                    if argmax(&logits) != token {
+                        faults.push(format!("{} at {i}, margin {margin}", case.name));
+                    }
                 }
                 logits = feed(lane, &[token]);
             }
         }
-        println!("{model}: {compared} choices equal");
+        println!("{model}: {compared} choices compared, {} differ", faults.len());
+        assert!(faults.is_empty(), "{faults:#?}");
         assert!(compared > 200, "{model}: only {compared} clear choices were compared");
     }
 }
