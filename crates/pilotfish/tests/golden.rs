@@ -4,6 +4,7 @@
 //! margins up to 0.34, so choices are compared where its recorded margin is at least 0.4.
 //!
 //! SmolLM2 is fetched through the catalog; `PILOTFISH_TEST_MODELS=all` adds the other three models.
+#![allow(clippy::unwrap_used, reason = "a panic is the test's failure")]
 
 use pilotfish::{Engine, LoadOptions};
 use pilotfish_engine::CachedLane;
@@ -13,6 +14,18 @@ use serde_json::Value;
 
 /// Choices are compared where llama.cpp's two best logits are at least this far apart.
 const CLEAR_MARGIN: f64 = 0.4;
+
+/// Largest difference of a log-probability among llama.cpp's five best.
+///
+/// Int8 activations cost both engines this much: against the same weights decoded to f32, SmolLM2 is off by up to
+/// 0.15 here and by up to 0.28 there.
+fn tolerance(model: &str) -> f64 {
+    match model {
+        "smollm2-135m" => 0.3,
+        "gemma3-270m" => 0.4,
+        _ => 0.2,
+    }
+}
 
 struct Case {
     name: String,
@@ -26,7 +39,7 @@ struct Case {
 
 fn cases(model: &str) -> Vec<Case> {
     let data: Value = serde_json::from_str(include_str!("data/llamacpp_greedy.json")).unwrap();
-    let ids = |v: &Value| v.as_array().unwrap().iter().map(|x| id(x)).collect::<Vec<u32>>();
+    let ids = |v: &Value| v.as_array().unwrap().iter().map(id).collect::<Vec<u32>>();
     let text = |v: &Value| v.as_str().unwrap().to_owned();
     let case = |case: &Value| Case {
         name: format!("{model} {}", case["name"].as_str().unwrap()),
@@ -104,7 +117,7 @@ fn golden_prompt_ids_are_equal() {
 fn golden_choices_are_equal_where_the_margin_is_clear() {
     for model in models() {
         let mut engine = load(model);
-        let tolerance = if model == "gemma3-270m" { 0.4 } else { 0.2 };
+        let tolerance = tolerance(model);
         let mut compared = 0;
         let mut faults = Vec::new();
         for case in cases(model) {

@@ -1,6 +1,7 @@
 //! The promise on a real model: SmolLM2's token ids are equal with and without speculation.
 //!
 //! `PILOTFISH_TEST_MODELS=all` runs fifty prompts of 256 tokens; by default a few short ones run.
+#![allow(clippy::unwrap_used, reason = "a panic is the test's failure")]
 
 use pilotfish::{DrafterChoice, Engine, Event, GenerateOptions, LoadOptions, Message, SamplingParams};
 
@@ -54,9 +55,9 @@ fn speculation_never_changes_a_real_answer() {
     let (mut compared, mut drafted, mut accepted) = (0, 0, 0);
     for (i, prompt) in prompts().iter().step_by(50 / n_prompts).take(n_prompts).enumerate() {
         for temperature in [0.0, 0.8] {
-            let mut options = GenerateOptions::default();
-            options.max_tokens = Some(n_tokens);
-            options.sampling = SamplingParams { temperature, seed: i as u64, ..SamplingParams::default() };
+            let sampling = SamplingParams { temperature, seed: i as u64, ..SamplingParams::default() };
+            let options =
+                GenerateOptions { max_tokens: Some(n_tokens), sampling, ..GenerateOptions::default() };
             let (expected, none, _) = reply(&mut plain, prompt, &options);
             assert_eq!(none, 0);
             let (tokens, d, a) = reply(&mut speculative, prompt, &options);

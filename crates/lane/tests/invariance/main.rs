@@ -23,7 +23,7 @@ fn check(cases: &[Case]) {
         assert!(failures.is_empty(), "bits differ in {} rows, first: {}", failures.len(), failures[0]);
     }
     assert!(bench.rows > 0, "no row was compared");
-    println!("{} cases, {} logits rows compared bitwise, 0 differ", cases.len(), bench.rows);
+    eprintln!("{} cases, {} logits rows compared bitwise, 0 differ", cases.len(), bench.rows);
 }
 
 /// Varies one thing over all families under the fastest table, everything else plain.
