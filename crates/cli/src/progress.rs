@@ -6,12 +6,13 @@
 use std::io::IsTerminal;
 use std::sync::Mutex;
 
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use pilotfish::Progress;
 
 use crate::env;
 use crate::exit::escape;
 use crate::interrupt::Listening;
+use crate::units::bytes;
 
 /// Downloads of one command.
 pub(crate) struct Downloads<'a> {
@@ -47,7 +48,7 @@ impl Progress for Downloads<'_> {
             bar
         } else {
             match total {
-                Some(total) => eprintln!("fetching {}", HumanBytes(total)),
+                Some(total) => eprintln!("fetching {}", bytes(total)),
                 None => eprintln!("fetching"),
             }
             // Counts, but draws nothing.
@@ -58,8 +59,8 @@ impl Progress for Downloads<'_> {
         }
     }
 
-    fn advance(&self, bytes: u64) {
-        self.with_bar(|bar| bar.inc(bytes));
+    fn advance(&self, more: u64) {
+        self.with_bar(|bar| bar.inc(more));
     }
 
     fn message(&self, text: &str) {
@@ -81,7 +82,7 @@ impl Progress for Downloads<'_> {
             let arrived = bar.position();
             bar.finish_and_clear();
             if !self.terminal {
-                eprintln!("fetched {}", HumanBytes(arrived));
+                eprintln!("fetched {}", bytes(arrived));
             }
         }
     }
@@ -94,9 +95,11 @@ impl Progress for Downloads<'_> {
 fn style(sized: bool) -> ProgressStyle {
     let bar = if env::no_color() { "{bar:30}" } else { "{bar:30.cyan}" };
     let template = if sized {
-        format!("{bar} {{percent:>3}} % {{bytes}} of {{total_bytes}}, {{bytes_per_sec}}, {{eta}} left")
+        format!(
+            "{bar} {{percent:>3}} % {{decimal_bytes}} of {{decimal_total_bytes}}, {{decimal_bytes_per_sec}}, {{eta}} left"
+        )
     } else {
-        "{spinner} {bytes}, {bytes_per_sec}".to_owned()
+        "{spinner} {decimal_bytes}, {decimal_bytes_per_sec}".to_owned()
     };
     // The template is fixed above, so it parses; the default is only a fallback for the type's sake.
     ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar())
