@@ -14,6 +14,7 @@ use pilotfish_tensor::Kernels;
 use crate::cmd::{bench, chat, eval, inspect, models, pull, run};
 use crate::env;
 use crate::exit::usage;
+use crate::output::note;
 
 /// Runs large language models with lossless speculative decoding.
 #[derive(Debug, Parser)]
@@ -285,7 +286,7 @@ fn seed(text: &str) -> anyhow::Result<u64> {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         // Only 53 bits, so that the seed survives a trip through JSON.
         let seed = u64::try_from(now.as_nanos() & ((1 << 53) - 1)).unwrap_or(0);
-        eprintln!("seed: {seed}");
+        note!("seed: {seed}");
         return Ok(seed);
     }
     text.parse().map_err(|_| usage(format!("--seed cannot be `{text}`; it is a whole number from 0, or -1")))

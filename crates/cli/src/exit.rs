@@ -10,6 +10,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::output::note;
 use pilotfish::ErrorKind;
 
 /// Exit code after Ctrl-C, as shells count it: 128 and the signal's number.
@@ -64,7 +65,7 @@ pub(crate) fn report(result: anyhow::Result<Outcome>) -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(error) => {
-            eprintln!("error: {}", one_line(&error));
+            note!("error: {}", one_line(&error));
             ExitCode::from(code(&error))
         }
     }

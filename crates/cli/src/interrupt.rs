@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::exit::INTERRUPTED;
+use crate::output::note;
 
 /// Listeners at the moment; stops are only polite while there is one.
 static LISTENERS: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +32,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         let listening = LISTENERS.load(Ordering::SeqCst) > 0;
         if !listening || flag().swap(true, Ordering::SeqCst) {
-            eprintln!("error: interrupted");
+            note!("error: interrupted");
             process::exit(i32::from(INTERRUPTED));
         }
     })?;

@@ -1,11 +1,24 @@
-//! Results on stdout: every write is checked, because a pipe may close and a disk may fill.
+//! Results on stdout and messages on stderr.
 //!
-//! Invariant: no result is lost silently; a failed write ends the command with one clear line.
-//! Not here: messages for people, which go to stderr where they may be lost.
+//! Every write of a result is checked, because a pipe may close and a disk may fill. A message may be lost.
+//!
+//! Invariant: no result is lost silently; a failed write ends the command with one clear line, never with a panic.
+//! Not here: what is written (`cmd`).
 
 use std::io::{self, ErrorKind, Write};
 
 use serde::Serialize;
+
+/// Prints one line on stderr, like `eprintln!`; but where stderr is closed or full it is lost and nothing panics.
+macro_rules! note {
+    ($($arg:tt)*) => { $crate::output::lost_if_unwritable(format_args!($($arg)*)) };
+}
+pub(crate) use note;
+
+/// What [`note!`] does.
+pub(crate) fn lost_if_unwritable(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
 
 /// Why a result could not be written.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ use pilotfish::Progress;
 use crate::env;
 use crate::exit::escape;
 use crate::interrupt::Listening;
+use crate::output::note;
 use crate::units::bytes;
 
 /// Downloads of one command.
@@ -48,8 +49,8 @@ impl Progress for Downloads<'_> {
             bar
         } else {
             match total {
-                Some(total) => eprintln!("fetching {}", bytes(total)),
-                None => eprintln!("fetching"),
+                Some(total) => note!("fetching {}", bytes(total)),
+                None => note!("fetching"),
             }
             // Counts, but draws nothing.
             ProgressBar::hidden()
@@ -67,11 +68,11 @@ impl Progress for Downloads<'_> {
         let text = escape(text);
         match self.replace(None) {
             Some(bar) if self.terminal => {
-                bar.suspend(|| eprintln!("{text}"));
+                bar.suspend(|| note!("{text}"));
                 self.replace(Some(bar));
             }
             bar => {
-                eprintln!("{text}");
+                note!("{text}");
                 self.replace(bar);
             }
         }
@@ -82,7 +83,7 @@ impl Progress for Downloads<'_> {
             let arrived = bar.position();
             bar.finish_and_clear();
             if !self.terminal {
-                eprintln!("fetched {}", bytes(arrived));
+                note!("fetched {}", bytes(arrived));
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Invariant: a rate without time is 0, never infinite or NaN.
 //! Not here: measuring (the engine's clock).
 
+use crate::output::note;
 use pilotfish::{SpeculationReport, Stats, Summary};
 use serde::Serialize;
 
@@ -62,13 +63,13 @@ pub(crate) fn print(summary: &Summary) {
         0 => String::new(),
         n => format!(", {n} more from the cache"),
     };
-    eprintln!(
+    note!(
         "prompt eval: {} tokens, {:.1} ms, {:.1} tok/s{reused}",
         timings.prompt_n,
         timings.prompt_ms,
         per_second(timings.prompt_n, timings.prompt_ms),
     );
-    eprintln!(
+    note!(
         "eval: {} tokens, {:.1} ms, {:.1} tok/s, finish: {}",
         timings.predicted_n,
         timings.predicted_ms,
@@ -83,9 +84,11 @@ pub(crate) fn print(summary: &Summary) {
         (None, true) => ", parked".to_owned(),
         (None, false) => String::new(),
     };
-    eprintln!(
+    note!(
         "speculation: {}, drafted {}, accepted {}{tau}{parked}",
-        report.drafter, timings.draft_n, timings.draft_n_accepted
+        report.drafter,
+        timings.draft_n,
+        timings.draft_n_accepted
     );
 }
 

@@ -16,6 +16,7 @@ use rustyline::error::ReadlineError;
 use crate::args::{DraftArgs, ModelArgs, ReplyArgs, SamplingArgs};
 use crate::cmd::run::load_engine;
 use crate::exit::{Outcome, escape, usage};
+use crate::output::note;
 use crate::{interrupt, output, timings};
 
 /// Flags of `chat`.
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let mut chat = Chat { engine, options, messages: Vec::new(), system, verbose, json: args.json };
     let mut input = Input::new();
     if input.is_terminal() {
-        eprintln!("{} is listening; /help lists the commands", chat.engine.file().name);
+        note!("{} is listening; /help lists the commands", chat.engine.file().name);
     }
     loop {
         match input.next_line()? {
@@ -176,25 +177,25 @@ impl Chat {
             }
             Line::Reset => {
                 self.messages.clear();
-                eprintln!("the conversation is forgotten");
+                note!("the conversation is forgotten");
             }
             Line::System(text) => {
                 self.system = (!text.is_empty()).then(|| text.to_owned());
                 self.messages.clear();
-                eprintln!("the system prompt is {}, the conversation starts again", self.shown_system());
+                note!("the system prompt is {}, the conversation starts again", self.shown_system());
             }
             Line::Regenerate => {
                 if self.messages.last().is_some_and(|message| message.role == "assistant") {
                     self.messages.pop();
                     self.answer()?;
                 } else {
-                    eprintln!("there is no reply to make again");
+                    note!("there is no reply to make again");
                 }
             }
-            Line::Help => eprintln!("{HELP}"),
+            Line::Help => note!("{HELP}"),
             Line::Exit => return Ok(false),
             Line::Unknown(command) => {
-                eprintln!("error: there is no command {}; /help lists them", escape(command))
+                note!("error: there is no command {}; /help lists them", escape(command))
             }
         }
         Ok(true)
@@ -237,7 +238,7 @@ impl Chat {
                         timings::print(&summary);
                     }
                     if summary.finish == pilotfish::FinishReason::ContextFull {
-                        eprintln!("note: the context is full; /reset starts again");
+                        note!("note: the context is full; /reset starts again");
                     }
                 }
                 Ok(_) => {}
@@ -257,7 +258,7 @@ impl Chat {
     fn take_back(&mut self, error: &pilotfish::Error) {
         self.messages.pop();
         let hint = if error.is_context_overflow() { "; /reset starts again" } else { "" };
-        eprintln!("error: {}{hint}", escape(&error.to_string()));
+        note!("error: {}{hint}", escape(&error.to_string()));
     }
 }
 

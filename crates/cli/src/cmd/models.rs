@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::exit::{Outcome, usage};
 use crate::output;
+use crate::output::note;
 use crate::units::bytes;
 
 /// Flags of `models`.
@@ -88,7 +89,7 @@ fn list(catalog: &Catalog, json: bool) -> anyhow::Result<()> {
         .collect();
     let header = ["NAME", "SIZE", "KIND", "LICENCE", "HERE", "FROM"].map(str::to_owned);
     output::text(&crate::units::table(&header, &cells))?;
-    eprintln!(
+    note!(
         "the default is {}; models that were not tried are fetched from the hub only",
         catalog.default_name()
     );

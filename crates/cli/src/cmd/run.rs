@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::args::{DraftArgs, ModelArgs, PromptArgs, ReplyArgs, SamplingArgs};
 use crate::exit::{Outcome, interrupted, usage};
+use crate::output::note;
 use crate::progress::Downloads;
 use crate::timings::{self, Speculation, Timings};
 use crate::{interrupt, output};
@@ -30,7 +31,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     json: bool,
     /// Report every token's log-probability and the N likeliest tokens (with --json, else on stderr); decodes plainly.
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "0")]
+    #[arg(long, value_name = "N")]
     logprobs: Option<usize>,
     #[command(flatten)]
     model: ModelArgs,
@@ -116,7 +117,7 @@ pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyho
     }
     if verbose {
         let info = engine.lane_info();
-        eprintln!(
+        note!(
             "model: {}, {} on {}, {} threads, context {}, numerics {}, drafter {}",
             engine.file().name,
             engine.model().config().family.name(),
@@ -139,7 +140,7 @@ fn conversation(args: &RunArgs, engine: &Engine, prompt: &str) -> anyhow::Result
         if args.system_prompt.is_some() {
             return Err(pilotfish::Error::NoTemplate { model: engine.file().name.clone() }.into());
         }
-        eprintln!("note: {} has no chat template, so the prompt is sent raw", engine.file().name);
+        note!("note: {} has no chat template, so the prompt is sent raw", engine.file().name);
         return Ok(None);
     }
     let system = args.system_prompt.iter().map(Message::system);
@@ -209,7 +210,7 @@ fn print_logprobs(engine: &Engine, summary: &Summary) {
     for entry in &summary.logprobs {
         let rivals: Vec<_> =
             entry.top.iter().map(|&(id, logprob)| format!("{:?} {logprob:.4}", shown(engine, id))).collect();
-        eprintln!(
+        note!(
             "{} {:?} {:.4}  [{}]",
             entry.token,
             shown(engine, entry.token),

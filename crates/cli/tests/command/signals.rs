@@ -157,3 +157,15 @@ fn a_record_for_a_full_disk_is_an_error() {
         ran.stderr
     );
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn messages_that_cannot_be_shown_are_lost_without_harm() {
+    let home = Home::with_model();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let answer =
+        home.command(&["run", "-m", "model.gguf", "hello", "-n", "3", "-v"]).stderr(full()).output().unwrap();
+    assert_eq!(answer.status.code(), Some(0), "timings are not worth failing for");
+    let refused = home.command(&["run", "-m", "nowhere.gguf", "hello"]).stderr(full()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+}

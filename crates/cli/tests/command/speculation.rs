@@ -76,3 +76,17 @@ fn a_drafter_never_changes_what_is_refused() {
         home.run(&args).fails(1, &["600 tokens", "512"]);
     }
 }
+
+#[test]
+fn any_draft_length_gives_the_same_tokens() {
+    let home = Home::with_model();
+    let base = ["--raw", "ab ab ab", "-n", "30", "--ignore-eos"];
+    let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat())["tokens"].clone();
+    for drafter in [&["--drafter", "ngram"][..], &["-md", "model.gguf"]] {
+        for max in ["0", "1", "8", "1000000000"] {
+            let answer = home.answer(&[&base[..], drafter, &["--spec-draft-n-max", max]].concat());
+            assert_eq!(answer["tokens"], plain, "{drafter:?} {max}");
+            assert!(max != "0" || answer["timings"]["draft_n"] == 0, "{answer}");
+        }
+    }
+}

@@ -23,6 +23,7 @@ use crate::cmd::run::load_engine;
 use crate::exit::{Outcome, interrupted, usage};
 use crate::interrupt::{self, Listening};
 use crate::output;
+use crate::output::note;
 use crate::progress::Downloads;
 use pairs::{Measured, Meter};
 use prompts::PROMPTS;
@@ -100,10 +101,10 @@ fn measure(
     let mut meter = Meter::new();
     let mut measured: Vec<Measured> = Vec::new();
     for (i, (name, text)) in prompts.iter().enumerate() {
-        eprintln!("{name} ({} of {})", i + 1, prompts.len());
+        note!("{name} ({} of {})", i + 1, prompts.len());
         measured.push(pairs::measure(engine, name, text, &options, args.repetitions, &mut meter)?);
     }
-    eprintln!("cost curve");
+    note!("cost curve");
     let text = measured.iter().flat_map(|m| m.tokens.iter().copied()).collect::<Vec<_>>();
     let Some(curve) = curve::measure(engine, &text, &|| listening.stopped())? else {
         return Err(interrupted());

@@ -1,0 +1,208 @@
+//! The library as a program would use it, on tiny random models.
+//!
+//! Invariant: nothing is fetched; every model is written by the test.
+//! Not here: real models (`golden`), the command around it.
+#![allow(clippy::unwrap_used, reason = "a panic is the test's failure")]
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use pilotfish::{
+    CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Engine, Error, ErrorKind, Event, FinishReason,
+    GenerateOptions, Generation, LoadOptions, Message, ModelRef, Prompt, SamplingParams, Summary,
+};
+use pilotfish_model::Family;
+use pilotfish_model::testing::TinySpec;
+
+/// A folder with `model.gguf`, removed at the end.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(spec: &TinySpec) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        folder.add("model.gguf", spec);
+        folder
+    }
+
+    fn add(&self, name: &str, spec: &TinySpec) {
+        std::fs::write(self.path(name), spec.gguf()).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn options(&self) -> LoadOptions {
+        LoadOptions {
+            cpu: CpuOptions { threads: Some(1), ..CpuOptions::default() },
+            ..LoadOptions::new(self.path("model.gguf").to_str().unwrap())
+        }
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::load(&self.options()).unwrap()
+    }
+}
+
+fn llama() -> TinySpec {
+    TinySpec { layers: 1, ..TinySpec::new(Family::Llama) }
+}
+
+fn few(n: usize) -> GenerateOptions {
+    GenerateOptions { max_tokens: Some(n), ignore_eos: true, ..GenerateOptions::default() }
+}
+
+/// The text and the summary; nothing may follow it.
+fn read(generation: Generation<'_>) -> (String, Summary) {
+    let mut text = String::new();
+    let mut end = None;
+    for event in generation {
+        assert!(end.is_none(), "an event after the last");
+        match event.unwrap() {
+            Event::Text(piece) => {
+                assert!(!piece.is_empty());
+                text += &piece;
+            }
+            Event::Finished(summary) => end = Some(*summary),
+            other => panic!("{other:?}"),
+        }
+    }
+    (text, end.expect("a summary ends it"))
+}
+
+#[test]
+fn events_are_the_answer_and_then_its_numbers() {
+    let mut engine = Folder::new(&llama()).engine();
+    let messages = [Message::system("be brief"), Message::user("hello")];
+    let prompt = engine.tokenize(Prompt::Chat(&messages)).unwrap();
+    let (text, summary) = read(engine.chat(&messages, &few(20)).unwrap());
+    assert_eq!(summary.prompt, prompt);
+    assert_eq!((summary.tokens.len(), summary.finish), (20, FinishReason::MaxTokens));
+    assert_eq!(text, engine.tokenizer().decode(&summary.tokens));
+    assert_eq!((summary.stats.tokens, summary.speculation.drafter.as_str()), (20, "ngram"));
+}
+
+#[test]
+fn drafters_change_no_token() {
+    let folder = Folder::new(&llama());
+    folder.add("other.gguf", &llama().with_seed(5));
+    let named = |name: &str| Some(ModelRef::Named(folder.path(name).to_str().unwrap().to_owned()));
+    let sampled = SamplingParams { seed: 3, ..SamplingParams::default() };
+    for sampling in [SamplingParams::greedy(), sampled] {
+        let options = GenerateOptions { sampling, ..few(40) };
+        let run = |load: LoadOptions| {
+            let mut engine = Engine::load(&load).unwrap();
+            let tokens = read(engine.complete("ab ab ab", &options).unwrap()).1.tokens;
+            let again = read(engine.complete("ab ab ab", &options).unwrap()).1;
+            assert_eq!(again.tokens, tokens, "the second answer is the first");
+            assert!(again.stats.reused_tokens > 0);
+            tokens
+        };
+        let plain = run(LoadOptions { drafter: DrafterChoice::None, ..folder.options() });
+        assert_eq!(run(folder.options()), plain);
+        for draft_model in [named("model.gguf"), named("other.gguf")] {
+            assert_eq!(run(LoadOptions { draft_model, ..folder.options() }), plain);
+        }
+        let mut engine = folder.engine();
+        let off = GenerateOptions { speculate: false, ..options.clone() };
+        let (_, summary) = read(engine.complete("ab ab ab", &off).unwrap());
+        assert_eq!((summary.tokens, summary.stats.drafted), (plain, 0));
+    }
+}
+
+#[test]
+fn a_conversation_reads_only_what_is_new() {
+    let mut engine = Folder::new(&llama()).engine();
+    let mut messages = vec![Message::user("hello")];
+    let (reply, first) = read(engine.chat(&messages, &few(6)).unwrap());
+    messages.extend([Message::assistant(&reply), Message::user("and then?")]);
+    let (_, second) = read(engine.chat(&messages, &few(6)).unwrap());
+    assert!(second.stats.reused_tokens >= first.prompt.len(), "{:?}", second.stats);
+    let mut fresh = Folder::new(&llama()).engine();
+    assert_eq!(read(fresh.chat(&messages, &few(6)).unwrap()).1.tokens, second.tokens);
+}
+
+#[test]
+fn an_answer_can_be_stopped_or_dropped() {
+    let mut engine = Folder::new(&llama()).engine();
+    let whole = read(engine.complete("the", &few(30)).unwrap()).1.tokens;
+    let options = few(30);
+    let mut generation = engine.complete("the", &options).unwrap();
+    generation.next().unwrap().unwrap();
+    options.cancel.store(true, Ordering::SeqCst);
+    let (_, summary) = read(generation);
+    assert_eq!(summary.finish, FinishReason::Cancelled);
+    assert!(summary.tokens.len() < 30 && whole.starts_with(&summary.tokens));
+
+    let mut dropped = engine.complete("the", &few(30)).unwrap();
+    dropped.next().unwrap().unwrap();
+    drop(dropped);
+    assert_eq!(read(engine.complete("the", &few(30)).unwrap()).1.tokens, whole);
+}
+
+#[test]
+fn log_probabilities_are_of_the_tokens() {
+    let mut engine = Folder::new(&llama()).engine();
+    let options = GenerateOptions { logprobs: Some(2), ..few(5) };
+    let (_, summary) = read(engine.complete("the", &options).unwrap());
+    let chosen: Vec<u32> = summary.logprobs.iter().map(|entry| entry.token).collect();
+    assert_eq!((chosen, summary.stats.drafted), (summary.tokens, 0));
+    assert!(summary.logprobs.iter().all(|entry| entry.top.len() == 2 && entry.logprob < 0.0));
+}
+
+#[test]
+fn the_context_has_a_default_and_a_limit() {
+    let long = Folder::new(&TinySpec { context: 20_000, ..llama() });
+    assert_eq!(long.engine().lane_info().context, DEFAULT_CONTEXT);
+    let with = |folder: &Folder, context| {
+        let cpu = CpuOptions { context: Some(context), threads: Some(1), ..CpuOptions::default() };
+        Engine::load(&LoadOptions { cpu, ..folder.options() })
+    };
+    assert_eq!(with(&long, 20_000).unwrap().lane_info().context, 20_000);
+    let short = Folder::new(&llama());
+    assert_eq!(short.engine().lane_info().context, 512);
+    for context in [0, 513] {
+        let error = with(&short, context).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert!(error.to_string().contains("512"), "{error}");
+    }
+}
+
+#[test]
+fn errors_say_whose_fault_it_is() {
+    let folder = Folder::new(&llama());
+    folder.add("gemma.gguf", &TinySpec { layers: 1, ..TinySpec::new(Family::Gemma3) });
+    let load = |change: &dyn Fn(&mut LoadOptions)| {
+        let mut options = folder.options();
+        change(&mut options);
+        Engine::load(&options).err().unwrap()
+    };
+    let gemma = ModelRef::Named(folder.path("gemma.gguf").to_str().unwrap().to_owned());
+    let missing = load(&|o| o.model = ModelRef::Named("nowhere.gguf".to_owned()));
+    assert!(matches!((&missing, missing.kind()), (Error::Catalog(_), ErrorKind::Failure)), "{missing}");
+    let other = load(&|o| o.draft_model = Some(gemma.clone()));
+    assert!(matches!((&other, other.kind()), (Error::Vocabulary { .. }, ErrorKind::Failure)), "{other}");
+    let contradiction = load(&|o| {
+        o.drafter = DrafterChoice::None;
+        o.draft_model = Some(gemma.clone());
+    });
+    assert_eq!(contradiction.kind(), ErrorKind::Usage, "{contradiction}");
+    assert_eq!(load(&|o| o.drafter = DrafterChoice::Model).kind(), ErrorKind::Usage);
+    assert_eq!(load(&|o| o.draft_p_min = f32::NAN).kind(), ErrorKind::Usage);
+
+    let mut engine = folder.engine();
+    let mut refused =
+        |prompt: Prompt<'_>, options: GenerateOptions| engine.generate(prompt, &options).err().unwrap();
+    let long = refused(Prompt::Tokens(&[65; 600]), few(1));
+    assert!(long.is_context_overflow() && long.kind() == ErrorKind::Failure, "{long}");
+    assert!(!refused(Prompt::Tokens(&[]), few(1)).is_context_overflow());
+    let outside = refused(Prompt::Tokens(&[65, 320]), few(1));
+    assert!(outside.to_string().contains("320"), "{outside}");
+    let hot = SamplingParams { temperature: -1.0, ..SamplingParams::default() };
+    assert_eq!(
+        refused(Prompt::Raw("x"), GenerateOptions { sampling: hot, ..few(1) }).kind(),
+        ErrorKind::Usage
+    );
+    let endless = GenerateOptions { stop: vec![String::new()], ..few(1) };
+    assert_eq!(refused(Prompt::Raw("x"), endless).kind(), ErrorKind::Usage);
+}
