@@ -1,11 +1,13 @@
-//! One pool of worker threads that run the same function with different indices.
+//! One pool of worker threads that share out the items of a job.
 //!
-//! A job is published by raising an epoch; workers spin on it for a moment after each job, then
+//! A job is published by opening a new epoch; workers spin on it for a moment after each job, then
 //! sleep, so a pass pays no wake-ups between its hundreds of jobs and an idle pool costs nothing.
-//! The caller is worker 0. Which worker takes which index is fixed, and every result has one
-//! writer, so the number of threads cannot change a bit of any result.
+//! Items are claimed one by one, and the caller claims too: on a busy machine a worker that is
+//! late finds its items done instead of holding everybody up. Every item has one writer, so who
+//! takes it, and how many threads there are, cannot change a bit of any result.
 //!
-//! Invariant: `run` returns only after every worker has left the job, so a job may borrow.
+//! Invariant: `run` returns only when no worker is inside the job and none can enter it any more,
+//! so a job may borrow.
 //! Not here: deciding how work is cut (`run`).
 #![allow(
     unsafe_code,
@@ -25,12 +27,17 @@ fn spins(threads: usize) -> u32 {
     if threads <= processors { 20_000 } else { 0 }
 }
 
-type Job = *const (dyn Fn(usize) + Sync);
+type Job = *const (dyn Fn() + Sync);
+
+/// Set in the state while workers may enter the job.
+const OPEN: u64 = 1 << 16;
+/// One epoch in the state; the bits below `OPEN` count the workers inside.
+const EPOCH: u64 = 1 << 17;
 
 struct Shared {
-    epoch: AtomicU64,
+    /// Epoch, `OPEN`, and the number of workers inside the job.
+    state: AtomicU64,
     job: UnsafeCell<Option<Job>>,
-    running: AtomicUsize,
     sleepers: AtomicUsize,
     gate: Mutex<()>,
     wake: Condvar,
@@ -39,8 +46,8 @@ struct Shared {
     spins: u32,
 }
 
-// SAFETY: `job` is written only by the pool's owner while no worker runs (`running` is 0), and
-// read by workers only after the release store of `epoch` that follows the write.
+// SAFETY: `job` is written only by the pool's owner while the state is closed and nobody is inside,
+// and read by workers only after they entered an open state, which is stored after the write.
 unsafe impl Sync for Shared {}
 // SAFETY: the raw closure pointer is only dereferenced while `run` keeps the closure alive.
 unsafe impl Send for Shared {}
@@ -54,10 +61,11 @@ pub(super) struct Threads {
 impl Threads {
     /// A pool of `n` threads, the caller's included. `n` of 0 counts as 1.
     pub(super) fn new(n: usize) -> Self {
+        // The state counts the workers inside in 16 bits.
+        let n = n.min(usize::from(u16::MAX));
         let shared = Arc::new(Shared {
-            epoch: AtomicU64::new(0),
+            state: AtomicU64::new(0),
             job: UnsafeCell::new(None),
-            running: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             gate: Mutex::new(()),
             wake: Condvar::new(),
@@ -70,7 +78,7 @@ impl Threads {
                 let shared = Arc::clone(&shared);
                 let name = format!("pilotfish-{index}");
                 // Fewer threads than asked still give the same results, so a refusal is no error.
-                std::thread::Builder::new().name(name).spawn(move || work(&shared, index)).ok()
+                std::thread::Builder::new().name(name).spawn(move || work(&shared)).ok()
             })
             .collect();
         Self { shared, workers }
@@ -81,49 +89,18 @@ impl Threads {
         self.workers.len() + 1
     }
 
-    /// Calls `job(0)`, …, `job(n - 1)`, each on its own thread, and waits for all.
+    /// Calls `f` once for each item, on whichever thread is free.
     ///
     /// # Panics
-    /// When the job panicked on any thread.
-    pub(super) fn run(&mut self, job: &(dyn Fn(usize) + Sync)) {
-        if self.workers.is_empty() {
-            return job(0);
-        }
-        let shared = &*self.shared;
-        // SAFETY: only the lifetime is erased. No worker outlives this call with the pointer: the
-        // wait below ends only when all have left the job.
-        let erased: Job = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), Job>(job) };
-        // SAFETY: no worker runs, so nobody reads the cell.
-        unsafe { *shared.job.get() = Some(erased) };
-        shared.running.store(self.workers.len(), Ordering::Relaxed);
-        // Sequentially consistent with the sleepers' own check, so that either we see a sleeper
-        // or it sees the new epoch.
-        shared.epoch.fetch_add(1, Ordering::SeqCst);
-        if shared.sleepers.load(Ordering::SeqCst) > 0 {
-            let _gate = shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
-            shared.wake.notify_all();
-        }
-        let own = catch_unwind(AssertUnwindSafe(|| job(0)));
-        let mut spins = 0;
-        while shared.running.load(Ordering::Acquire) > 0 {
-            spins += 1;
-            if spins < shared.spins { std::hint::spin_loop() } else { std::thread::yield_now() }
-        }
-        if let Err(panic) = own {
-            std::panic::resume_unwind(panic);
-        }
-        assert!(!shared.panicked.swap(false, Ordering::Relaxed), "a worker thread panicked");
-    }
-
-    /// Calls `f` once for each item; item `i` goes to thread `i mod n`.
+    /// When `f` panicked on any thread.
     pub(super) fn for_each<T: Send>(&mut self, items: Vec<T>, f: impl Fn(T) + Sync) {
         if self.workers.is_empty() || items.len() < 2 {
             return items.into_iter().for_each(f);
         }
-        let n = self.n();
         let slots: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
-        self.run(&|index| {
-            for slot in slots.iter().skip(index).step_by(n) {
+        let next = AtomicUsize::new(0);
+        self.run(&|| {
+            while let Some(slot) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let item = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
                 if let Some(item) = item {
                     f(item);
@@ -131,12 +108,46 @@ impl Threads {
             }
         });
     }
+
+    /// Calls `job` here and on every worker that is in time, and waits until all have left it.
+    fn run(&mut self, job: &(dyn Fn() + Sync)) {
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime is erased. No worker keeps the pointer beyond this call: the
+        // wait below ends when the job is closed and nobody is inside.
+        let erased: Job = unsafe { std::mem::transmute::<*const (dyn Fn() + Sync + '_), Job>(job) };
+        // SAFETY: the state is closed and nobody is inside, so nobody reads the cell.
+        unsafe { *shared.job.get() = Some(erased) };
+        // Sequentially consistent with the sleepers' own check, so that either we see a sleeper
+        // or it sees the new epoch.
+        shared.state.fetch_add(EPOCH + OPEN, Ordering::SeqCst);
+        if shared.sleepers.load(Ordering::SeqCst) > 0 {
+            let _gate = shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.wake.notify_all();
+        }
+        let own = catch_unwind(AssertUnwindSafe(job));
+        let mut inside = shared.state.fetch_and(!OPEN, Ordering::AcqRel) % OPEN;
+        let mut spins = 0;
+        while inside > 0 {
+            spins += 1;
+            if spins < shared.spins {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
+            inside = shared.state.load(Ordering::Acquire) % OPEN;
+        }
+        let worker_panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        if let Err(panic) = own {
+            std::panic::resume_unwind(panic);
+        }
+        assert!(!worker_panicked, "a worker thread panicked");
+    }
 }
 
 impl Drop for Threads {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.epoch.fetch_add(1, Ordering::SeqCst);
+        self.shared.state.fetch_add(EPOCH, Ordering::SeqCst);
         {
             let _gate = self.shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
             self.shared.wake.notify_all();
@@ -148,30 +159,40 @@ impl Drop for Threads {
     }
 }
 
-fn work(shared: &Shared, index: usize) {
+fn work(shared: &Shared) {
     let mut seen = 0;
     loop {
         seen = wait_for_epoch(shared, seen);
         if shared.stop.load(Ordering::SeqCst) {
             return;
         }
-        // SAFETY: the epoch rose after the job was written, and the owner does not write it again
-        // before this worker has counted itself out below.
+        if !enter(shared) {
+            continue;
+        }
+        // SAFETY: this worker is inside: the job was written before the state was opened, and is
+        // not written again before this worker has left.
         let job = unsafe { *shared.job.get() };
         if let Some(job) = job {
-            // SAFETY: `run` keeps the closure alive until `running` reaches 0.
+            // SAFETY: `run` keeps the closure alive until nobody is inside.
             let job = unsafe { &*job };
-            if catch_unwind(AssertUnwindSafe(|| job(index))).is_err() {
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
                 shared.panicked.store(true, Ordering::Relaxed);
             }
         }
-        shared.running.fetch_sub(1, Ordering::Release);
+        shared.state.fetch_sub(1, Ordering::Release);
     }
 }
 
+/// Counts this worker in, unless the job is closed already.
+fn enter(shared: &Shared) -> bool {
+    let open = |state: u64| (state & OPEN != 0).then_some(state + 1);
+    shared.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, open).is_ok()
+}
+
+/// Waits until the epoch is another than `seen` and returns it.
 fn wait_for_epoch(shared: &Shared, seen: u64) -> u64 {
     for _ in 0..shared.spins {
-        let now = shared.epoch.load(Ordering::Acquire);
+        let now = shared.state.load(Ordering::Acquire) / EPOCH;
         if now != seen {
             return now;
         }
@@ -180,7 +201,7 @@ fn wait_for_epoch(shared: &Shared, seen: u64) -> u64 {
     let mut gate = shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
     shared.sleepers.fetch_add(1, Ordering::SeqCst);
     let now = loop {
-        let now = shared.epoch.load(Ordering::SeqCst);
+        let now = shared.state.load(Ordering::SeqCst) / EPOCH;
         if now != seen {
             break now;
         }
@@ -196,52 +217,47 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn every_index_runs_once_per_job() {
+    fn items_are_each_taken_once_for_any_number_of_threads() {
         for n in [1, 2, 3, 8] {
             let mut threads = Threads::new(n);
-            let counts: Vec<AtomicUsize> = (0..n).map(|_| AtomicUsize::new(0)).collect();
+            let mut out = vec![0u64; 100];
             for _ in 0..500 {
-                threads.run(&|i| {
-                    counts[i].fetch_add(1, Ordering::Relaxed);
-                });
+                let items: Vec<(usize, &mut u64)> = out.iter_mut().enumerate().collect();
+                threads.for_each(items, |(i, slot)| *slot += i as u64);
             }
-            assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 500), "{n} threads");
+            assert!(out.iter().enumerate().all(|(i, &x)| x == i as u64 * 500), "{n} threads");
         }
-    }
-
-    #[test]
-    fn items_are_each_taken_once() {
-        let mut threads = Threads::new(3);
-        let mut out = vec![0u64; 100];
-        let items: Vec<(usize, &mut u64)> = out.iter_mut().enumerate().collect();
-        threads.for_each(items, |(i, slot)| *slot += i as u64 * 2);
-        assert!(out.iter().enumerate().all(|(i, &x)| x == i as u64 * 2));
     }
 
     #[test]
     fn sleeping_workers_wake_again() {
-        let mut threads = Threads::new(4);
-        let ran = AtomicUsize::new(0);
+        let mut threads = Threads::new(2);
         for _ in 0..5 {
             std::thread::sleep(Duration::from_millis(20));
-            threads.run(&|_| {
-                ran.fetch_add(1, Ordering::Relaxed);
+            // Each item waits for the other, so both threads must take part.
+            let met = AtomicUsize::new(0);
+            threads.for_each(vec![(), ()], |()| {
+                met.fetch_add(1, Ordering::SeqCst);
+                while met.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
             });
         }
-        assert_eq!(ran.load(Ordering::Relaxed), 20);
     }
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_survives() {
         let mut threads = Threads::new(2);
         for bad in [0, 1] {
-            let outcome = catch_unwind(AssertUnwindSafe(|| threads.run(&|i| assert_ne!(i, bad))));
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                threads.for_each(vec![0, 1], |item| assert_ne!(item, bad));
+            }));
             assert!(outcome.is_err());
         }
         let ran = AtomicUsize::new(0);
-        threads.run(&|_| {
+        threads.for_each(vec![(), (), ()], |()| {
             ran.fetch_add(1, Ordering::Relaxed);
         });
-        assert_eq!(ran.load(Ordering::Relaxed), 2);
+        assert_eq!(ran.load(Ordering::Relaxed), 3);
     }
 }
