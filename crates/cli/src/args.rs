@@ -8,7 +8,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use pilotfish::{CpuOptions, Device, DrafterChoice, GenerateOptions, LoadOptions, ModelRef, SamplingParams};
+use pilotfish::{
+    CpuOptions, Device, DrafterChoice, FinishReason, GenerateOptions, LoadOptions, ModelRef, SamplingParams,
+};
 use pilotfish_tensor::Kernels;
 
 use crate::cmd::{bench, chat, eval, inspect, models, pull, run};
@@ -159,9 +161,9 @@ pub(crate) struct SamplingArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Answer")]
 pub(crate) struct ReplyArgs {
-    /// Most tokens to write; -1 goes on until the model ends or the context is full.
-    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) predict: i64,
+    /// Most tokens to write; -1 goes on until the model ends or the context is full [default: 1024].
+    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", allow_negative_numbers = true)]
+    pub(crate) predict: Option<i64>,
     /// End before this text. Repeatable.
     #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) stop: Vec<String>,
@@ -245,15 +247,27 @@ impl SamplingArgs {
     }
 }
 
+/// Tokens of an answer where `-n` does not say. llama.cpp goes on for ever, and small models, read greedily, repeat
+/// themselves for as long.
+const DEFAULT_PREDICT: usize = 1024;
+
 impl ReplyArgs {
+    /// Tells when an answer ended only because nobody said how long it may be.
+    pub(crate) fn note_default_end(&self, finish: FinishReason) {
+        if self.predict.is_none() && finish == FinishReason::MaxTokens {
+            note!("note: stopped after {DEFAULT_PREDICT} tokens; -n -1 goes on until the model ends");
+        }
+    }
+
     /// Adds the limits to how a prompt is answered.
     ///
     /// # Errors
     /// A usage error for a count below -1 or an empty stop text.
     pub(crate) fn apply_to(&self, options: &mut GenerateOptions) -> anyhow::Result<()> {
         options.max_tokens = match self.predict {
-            -1 => None,
-            n => Some(
+            None => Some(DEFAULT_PREDICT),
+            Some(-1) => None,
+            Some(n) => Some(
                 usize::try_from(n).map_err(|_| usage(format!("-n cannot be {n}; it is a count, or -1")))?,
             ),
         };

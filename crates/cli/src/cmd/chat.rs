@@ -79,7 +79,7 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     // A wrong sampling value should end the command, not every turn.
     options.sampling.validate(engine.lane_info().vocab).map_err(|error| usage(error.to_string()))?;
     let system = args.system_prompt.clone();
-    let mut chat = Chat { engine, options, messages: Vec::new(), system, verbose, json: args.json };
+    let mut chat = Chat { engine, options, messages: Vec::new(), system, verbose, args };
     let mut input = Input::new();
     if input.is_terminal() {
         note!("{} is listening; /help lists the commands", chat.engine.file().name);
@@ -157,16 +157,16 @@ impl Input {
 }
 
 /// A conversation.
-struct Chat {
+struct Chat<'a> {
     engine: Engine,
     options: GenerateOptions,
     messages: Vec<Message>,
     system: Option<String>,
     verbose: bool,
-    json: bool,
+    args: &'a ChatArgs,
 }
 
-impl Chat {
+impl Chat<'_> {
     /// Does what a line asks; `false` ends the conversation.
     fn take(&mut self, line: &str) -> anyhow::Result<bool> {
         match read_line(line) {
@@ -222,13 +222,13 @@ impl Chat {
         for event in events {
             match event {
                 Ok(Event::Text(piece)) => {
-                    if !self.json {
+                    if !self.args.json {
                         output::text(&piece)?;
                     }
                     text += &piece;
                 }
                 Ok(Event::Finished(summary)) => {
-                    if self.json {
+                    if self.args.json {
                         let (reply, finish) = (&text, summary.finish.as_str());
                         output::json(&serde_json::json!({ "text": reply, "finish_reason": finish }))?;
                     } else {
@@ -237,6 +237,7 @@ impl Chat {
                     if self.verbose {
                         timings::print(&summary);
                     }
+                    self.args.reply.note_default_end(summary.finish);
                     if summary.finish == pilotfish::FinishReason::ContextFull {
                         note!("note: the context is full; /reset starts again");
                     }

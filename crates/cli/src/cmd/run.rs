@@ -104,6 +104,7 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
         }
         timings::print(&summary);
     }
+    args.reply.note_default_end(summary.finish);
     Ok(if listening.stopped() { Outcome::Interrupted } else { Outcome::Done })
 }
 

@@ -1,5 +1,8 @@
 //! Contexts that are too small, and sampling at the edges of its ranges.
 
+use pilotfish_model::Family;
+use pilotfish_model::testing::TinySpec;
+
 use crate::harness::{Home, ids};
 
 /// A raw prompt of exactly `n` tokens: bytes without merges are a token each.
@@ -32,6 +35,17 @@ fn a_full_context_ends_an_answer_but_loses_nothing() {
     let short = home.answer(&["--raw", "zz", "-c", "32", "--ignore-eos"]);
     let (long, short) = (ids(&long["tokens"]), ids(&short["tokens"]));
     assert_eq!(short, long[..short.len()], "the context's size changes no token");
+}
+
+#[test]
+fn an_answer_without_a_limit_still_ends() {
+    let home = Home::new();
+    home.write("model.gguf", &TinySpec { layers: 1, context: 2000, ..TinySpec::new(Family::Llama) }.gguf());
+    let ran = home.run(&["run", "--json", "-m", "model.gguf", "--raw", "zz", "--ignore-eos", "-t", "1"]);
+    assert!(ran.stderr.contains("-n -1"), "{}", ran.stderr);
+    assert_eq!(ids(&ran.json()["tokens"]).len(), 1024);
+    let all = home.answer(&["--raw", "zz", "--ignore-eos", "-n", "-1"]);
+    assert_eq!(ids(&all["prompt_tokens"]).len() + ids(&all["tokens"]).len(), 2000);
 }
 
 #[test]

@@ -16,7 +16,8 @@ fn busy_home() -> Home {
     home
 }
 
-const ENDLESS: [&str; 9] = ["run", "-m", "model.gguf", "-c", "100000", "--ignore-eos", "-t", "1", "hello"];
+const ENDLESS: [&str; 11] =
+    ["run", "-m", "model.gguf", "-c", "100000", "-n", "-1", "--ignore-eos", "-t", "1", "hello"];
 
 fn interrupt(child: &Child) {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -80,7 +81,7 @@ fn ctrl_c_still_gives_the_object() {
 #[test]
 fn ctrl_c_stops_a_reply_but_not_the_chat() {
     let home = busy_home();
-    let args = ["chat", "-m", "model.gguf", "-c", "100000", "--ignore-eos", "-t", "1"];
+    let args = ["chat", "-m", "model.gguf", "-c", "100000", "-n", "-1", "--ignore-eos", "-t", "1"];
     let mut child = home.command(&args).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"hello\n").unwrap();
