@@ -8,6 +8,11 @@ use crate::config::Config;
 use crate::graph::{Activation, Graph, GraphBuilder, GraphError, Heads};
 
 pub(super) fn build(config: &Config) -> Result<Graph, GraphError> {
+    pre_norm(config, false)
+}
+
+/// The pre-norm stack; with `head_norms`, every query and key head is normed before the rope.
+pub(super) fn pre_norm(config: &Config, head_norms: bool) -> Result<Graph, GraphError> {
     let mut g = GraphBuilder::new();
     let table = token_table(&mut g, config);
     let rope = rope(&mut g, config);
@@ -22,11 +27,17 @@ pub(super) fn build(config: &Config) -> Result<Graph, GraphError> {
     for layer in 0..config.n_layers {
         let mut b = block(&mut g, config, layer);
         let (attn_norm, ffn_norm) = (b.norm("attn_norm.weight"), b.norm("ffn_norm.weight"));
+        let head_norms =
+            head_norms.then(|| ["attn_q_norm.weight", "attn_k_norm.weight"].map(|t| b.head_norm(t)));
         let ([wq, wk, wv], [bq, bk, bv]) = (b.qkv(), b.qkv_biases());
         let (wo, mlp) = (b.attention_output(), b.mlp());
 
         let h = g.norm(x, attn_norm, config.eps);
-        let (q, k, v) = (g.linear(h, wq, bq), g.linear(h, wk, bk), g.linear(h, wv, bv));
+        let (mut q, mut k, v) = (g.linear(h, wq, bq), g.linear(h, wk, bk), g.linear(h, wv, bv));
+        if let Some([q_norm, k_norm]) = head_norms {
+            q = g.norm_groups(q, q_norm, config.eps, config.head_dim);
+            k = g.norm_groups(k, k_norm, config.eps, config.head_dim);
+        }
         let (q, k) = (g.rope(q, rope, config.head_dim), g.rope(k, rope, config.head_dim));
         let a = g.attention([q, k, v], layer, heads);
         let a = g.linear(a, wo, None);
