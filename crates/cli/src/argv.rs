@@ -24,7 +24,8 @@ const BATCH: &str = "the prompt is cut into passes by the engine, which never ch
 const KV: &str = "keys and values are kept as f16";
 const CONSTRAINED: &str = "constrained output is not built yet";
 const MEMORY: &str = "the file is always mapped and its weights are always packed into memory";
-const DRAFT_MIN: &str = "there is no shortest draft; the shortest useful one is chosen by measured cost";
+const DRAFT_MIN: &str =
+    "there is no shortest draft; a drafter proposes as much as it trusts, and is parked when that loses time";
 
 /// Flags of llama.cpp and its relatives that do not exist here, with what to say instead.
 const REFUSED: &[(&[&str], &str)] = &[

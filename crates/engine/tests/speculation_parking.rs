@@ -77,7 +77,7 @@ fn speculation_keeps_a_drafter_that_wins() {
 
 #[test]
 fn speculation_comes_back_when_the_text_turns_easy() {
-    // Wrong for the first 40 proposals or so of the reply, right ever after.
+    // Wrong for the first proposals of the reply, right ever after.
     let outcome = run(1, |case, _| {
         let mut asked = 0;
         Box::new(Planned::new(case, move |limit| {

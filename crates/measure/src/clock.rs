@@ -1,6 +1,6 @@
 //! A monotonic clock that tests can replace.
 //!
-//! Code that decides by elapsed time (parking, warm-up, cost curves) takes `&dyn Clock`, so that a test can move time
+//! Code that decides by elapsed time takes `&dyn Clock`, so that a test can move time
 //! by hand and the decision becomes a pure function of the readings.
 //!
 //! Invariant: readings of one clock never decrease.

@@ -22,6 +22,9 @@ pub const SCHEMA: &str = "pilotfish-bench/1";
 pub struct Record {
     /// [`SCHEMA`].
     pub schema: String,
+    /// The command that was run, arguments joined by spaces; empty in records of the first version.
+    #[serde(default)]
+    pub command: String,
     /// Where it ran.
     pub machine: Machine,
     /// Commit the binary was built from, when known.
@@ -122,9 +125,9 @@ pub struct Prompt {
     pub tau: Option<f64>,
     /// `[k]`: share of rounds that drafted at least k + 1 tokens in which the first k + 1 were all accepted.
     pub accepted_by_position: Vec<f64>,
-    /// Whether both runs gave equal token ids.
+    /// Whether all runs, plain and speculative, gave equal token ids; null when nothing was drafted.
     pub lossless: Option<bool>,
-    /// Whether speculation was parked at any point.
+    /// Whether speculation was parked at the end of any run.
     pub parked: bool,
     /// Why it was parked.
     pub reason: Option<String>,

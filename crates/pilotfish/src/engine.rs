@@ -79,15 +79,18 @@ impl Engine {
             lanes::open(options.device, Arc::clone(&model.model), &cpu)
         };
         let target_lane = CachedLane::new(lane(&target, context)?);
-        let (drafter, draft_file): (Box<dyn Drafter>, _) = match draft {
-            Some(draft) => {
+        let (drafter, draft_file): (Box<dyn Drafter>, _) = match (choice, draft) {
+            (_, Some(draft)) => {
                 let context = context.min(draft.model.config().context);
                 let drafter =
                     ModelDrafter::new(lane(&draft, context)?, target_lane.info().vocab, options.draft_p_min);
                 (Box::new(drafter), Some(draft.local))
             }
-            None if choice == DrafterChoice::None => (Box::new(NoDrafter), None),
-            None => (Box::new(NgramDrafter::new()), None),
+            (DrafterChoice::None, None) => (Box::new(NoDrafter), None),
+            (DrafterChoice::Ngram, None) => (Box::new(NgramDrafter::new()), None),
+            (DrafterChoice::Auto | DrafterChoice::Model, None) => {
+                unreachable!("`drafter_choice` resolves `Auto`, and refuses `Model` without one")
+            }
         };
         let LoadedModel { local, model, tokenizer, template } = target;
         let speculator = Speculator::new(drafter, options.draft_max, options.parking);
@@ -200,8 +203,9 @@ fn drafter_choice(options: &LoadOptions) -> Result<DrafterChoice, Error> {
         }
         (DrafterChoice::None, Some(_)) => refuse("--drafter", "none", "a drafting model was given with -md"),
         (DrafterChoice::Auto, Some(_)) => Ok(DrafterChoice::Model),
-        (DrafterChoice::Auto, None) => Ok(DrafterChoice::Ngram),
-        (choice, _) => Ok(choice),
+        (DrafterChoice::Auto | DrafterChoice::Ngram, None) => Ok(DrafterChoice::Ngram),
+        (DrafterChoice::Model, Some(_)) => Ok(DrafterChoice::Model),
+        (DrafterChoice::None, None) => Ok(DrafterChoice::None),
     }
 }
 

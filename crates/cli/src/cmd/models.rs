@@ -74,7 +74,8 @@ fn list(catalog: &Catalog, json: bool) -> anyhow::Result<()> {
     if json {
         return output::json(&json!({ "default": catalog.default_name(), "models": rows }));
     }
-    let cells: Vec<[String; 6]> = rows
+    let yes_no = |yes| if yes { "yes" } else { "no" }.to_owned();
+    let cells: Vec<[String; 7]> = rows
         .iter()
         .map(|row| {
             [
@@ -82,12 +83,13 @@ fn list(catalog: &Catalog, json: bool) -> anyhow::Result<()> {
                 row.bytes.map_or_else(|| "?".to_owned(), bytes),
                 [row.family, row.quant].into_iter().flatten().collect::<Vec<_>>().join(" "),
                 row.licence.unwrap_or("?").to_owned(),
-                if row.installed { "yes" } else { "no" }.to_owned(),
+                yes_no(row.installed),
+                yes_no(row.tried),
                 row.source.clone(),
             ]
         })
         .collect();
-    let header = ["NAME", "SIZE", "KIND", "LICENCE", "HERE", "FROM"].map(str::to_owned);
+    let header = ["NAME", "SIZE", "KIND", "LICENCE", "HERE", "TRIED", "FROM"].map(str::to_owned);
     output::text(&crate::units::table(&header, &cells))?;
     note!(
         "the default is {}; models that were not tried are fetched from the hub only",

@@ -44,7 +44,7 @@ fn a_long_answer_is_the_same_with_ngrams() {
 }
 
 #[test]
-fn threads_and_kernels_change_no_token() {
+fn threads_change_no_token() {
     let home = Home::with_model();
     let base = ["run", "--json", "-m", "model.gguf", "--raw", "the fish", "-n", "16", "--ignore-eos"];
     let run = |extra: &[&str]| home.run(&[&base[..], extra].concat()).json()["tokens"].clone();

@@ -33,7 +33,7 @@ pub trait Drafter: Send {
     /// Work that is not part of any round, such as reading the prompt; stops early on `cancel`.
     ///
     /// # Errors
-    /// When the drafter cannot go on; the reply is then made without it.
+    /// When the drafter cannot go on; this and later replies are then made without it.
     fn prepare(&mut self, session: &Session, cancel: &AtomicBool) -> Result<(), DraftError> {
         let _ = (session, cancel);
         Ok(())
@@ -42,7 +42,7 @@ pub trait Drafter: Send {
     /// Guesses behind the session's last token, at most `limit` deep; the root alone is a fine answer.
     ///
     /// # Errors
-    /// When the drafter cannot go on; the reply is then made without it.
+    /// When the drafter cannot go on; this and later replies are then made without it.
     fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError>;
 
     /// Learns what became of the last proposal.
@@ -54,9 +54,6 @@ pub trait Drafter: Send {
     fn idle_reason(&self) -> Option<String> {
         None
     }
-
-    /// Forgets everything about earlier sessions.
-    fn reset(&mut self) {}
 }
 
 /// Proposes nothing: plain decoding.

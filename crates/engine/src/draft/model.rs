@@ -149,9 +149,4 @@ impl Drafter for ModelDrafter {
     fn idle_reason(&self) -> Option<String> {
         self.idle.clone()
     }
-
-    fn reset(&mut self) {
-        self.lane.truncate(0);
-        self.idle = None;
-    }
 }

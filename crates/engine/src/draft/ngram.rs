@@ -6,7 +6,7 @@
 //! that with 6. When the match overlaps the end of the text, its period is repeated.
 //!
 //! A gate watches the long drafts: two in a row with less than half accepted disable them, and every
-//! eighth lookup then probes one long draft, which re-enables them when it does well.
+//! eighth long match then probes one long draft, which re-enables them when it does well.
 //!
 //! n and the lengths are those that mlx-dspark settled on for pure lookup; 2-grams hit more often but are
 //! mostly wrong, and each wrong draft costs a wide pass.
@@ -109,10 +109,6 @@ impl Drafter for NgramDrafter {
         if draft.drafted() > SHORT_DRAFT {
             self.gate.observe_long(2 * accepted.accepted() >= draft.drafted());
         }
-    }
-
-    fn reset(&mut self) {
-        *self = Self::default();
     }
 }
 

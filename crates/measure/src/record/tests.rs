@@ -5,6 +5,7 @@ use super::*;
 fn sample() -> Record {
     Record {
         schema: SCHEMA.to_owned(),
+        command: "pilotfish bench -n 64".to_owned(),
         machine: Machine {
             cpu: "Fast CPU 3000".to_owned(),
             isa: "x86_64 avx2".to_owned(),

@@ -4,8 +4,8 @@
 //! through. The portable table defines the arithmetic; every other table must give the same bits, so there is
 //! one [`numerics_id`](Kernels::numerics_id). The one freedom is the payload of a NaN.
 //!
-//! Invariant: a table is reachable only after its CPU features were detected; which loop runs depends on the
-//! block type and the CPU, never on the number of rows, threads or free memory.
+//! Invariant: a table is reachable only after its CPU features were detected; the order of
+//! additions depends on the block type alone, never on the number of rows, threads or free memory.
 //! Not here: splitting work over threads (`lane`), or which weights use which block type.
 #![allow(unsafe_code, reason = "the one module that calls CPU-specific code")]
 

@@ -1,6 +1,6 @@
 //! `bench`: seven prompts, plain and speculative in turns, whether they agree, and what a pass costs.
 //!
-//! Invariant: a figure that was not measured is null; a run whose ids differ makes the command fail.
+//! Invariant: a figure that was not measured is null; a speculative run whose ids differ makes the command fail.
 //! Not here: the record's fields (`pilotfish_measure::record`), the statistics (`pilotfish_measure::stats`).
 
 mod curve;
@@ -125,6 +125,7 @@ fn measure(
     let ratios: Vec<Option<f64>> = measured.iter().map(|m| m.ratio).collect();
     let record = Record {
         schema: SCHEMA.to_owned(),
+        command: command(std::env::args_os().skip(1)),
         machine: record::Machine::new(&Host::detect(), info.threads, None),
         commit: option_env!("PILOTFISH_COMMIT").map(str::to_owned),
         dirty: option_env!("PILOTFISH_DIRTY").map(|dirty| dirty == "true"),
@@ -139,6 +140,12 @@ fn measure(
         energy: meter.energy(),
     };
     Ok((record, ratios))
+}
+
+/// The command that repeats this run.
+fn command(arguments: impl Iterator<Item = std::ffi::OsString>) -> String {
+    let words = arguments.map(|word| word.to_string_lossy().into_owned());
+    std::iter::once("pilotfish".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 fn warm_up(engine: &mut Engine, text: &str, options: &GenerateOptions) -> anyhow::Result<()> {

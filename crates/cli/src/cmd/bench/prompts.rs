@@ -1,6 +1,6 @@
 //! The seven prompts every bench runs, whatever the model.
 //!
-//! Two are predictable (`edit` and `translate` repeat text of the prompt), the others hardly.
+//! Two are predictable (`edit` rewrites code of the prompt, `translate` follows its sentences), the others hardly.
 //!
 //! Invariant: their bytes never change; a changed prompt would make records incomparable.
 //! Not here: the chat template around them (the model's own).
