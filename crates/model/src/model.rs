@@ -106,6 +106,14 @@ impl Model {
         Weight { block_type: info.block_type, n_out: spec.n_out, k: spec.k, bytes }
     }
 
+    /// Says that the bytes of a weight are not needed soon: their memory is let go, where it is the file's.
+    ///
+    /// # Panics
+    /// As [`Model::weight`].
+    pub fn release(&self, id: WeightId) {
+        self.gguf.release_tensor(&self.graph.weight(id).name).expect("checked at load");
+    }
+
     /// A vector weight as f32.
     ///
     /// # Panics

@@ -16,6 +16,6 @@ pub mod math;
 pub use block::BlockType;
 pub use float16::{f16_to_f32, f32_to_f16};
 pub use kernels::{
-    ActScheme, Activations, Attend, AttendScratch, ColumnBlock, Columns, Kernels, KvRows, Matrix, PackPart,
-    Packing, RopeStyle,
+    ActScheme, Activations, Arena, Attend, AttendScratch, ColumnBlock, Columns, Kernels, KvRows, Matrix,
+    PackPart, Packing, RopeStyle,
 };

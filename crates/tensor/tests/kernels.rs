@@ -5,7 +5,7 @@
 
 mod rng;
 
-use pilotfish_tensor::{ActScheme, Activations, BlockType, Columns, Kernels, Matrix};
+use pilotfish_tensor::{ActScheme, Activations, Arena, BlockType, Columns, Kernels, Matrix};
 use rng::Rng;
 
 /// Random blocks: any quants, moderate scales.
@@ -237,8 +237,10 @@ fn packing_in_parts_gives_the_same_matrix() {
         let x = random_rows(2, k, &mut rng);
         for table in Kernels::available() {
             let whole = table.pack(block_type, &bytes, n_out, k);
+            // All in one arena, as the weights of a model are.
+            let mut arena = Arena::new(4 * table.packed_bytes(block_type, n_out, k)).unwrap();
             for parts in [2, 3, 6, 50] {
-                let mut packing = table.packing(block_type, &bytes, n_out, k);
+                let mut packing = table.packing(block_type, &bytes, n_out, k, &mut arena);
                 std::thread::scope(|scope| {
                     for part in packing.parts(parts) {
                         scope.spawn(move || part.run());
@@ -256,7 +258,8 @@ fn packing_in_parts_gives_the_same_matrix() {
 #[should_panic(expected = "tiles were not packed")]
 fn an_unfinished_matrix_is_refused() {
     let bytes = vec![0; 64 * 34];
-    let mut packing = Kernels::best().packing(BlockType::Q8_0, &bytes, 64, 32);
+    let mut arena = Arena::new(64 * 34).unwrap();
+    let mut packing = Kernels::best().packing(BlockType::Q8_0, &bytes, 64, 32, &mut arena);
     packing.parts(2).pop().unwrap().run();
     packing.finish();
 }

@@ -7,6 +7,7 @@
 //! numerics; threads only choose who computes a value, never how.
 //! Not here: the loops over numbers (`pilotfish_tensor::kernels`).
 
+mod head;
 mod kv;
 mod paths;
 mod plan;
@@ -67,7 +68,8 @@ impl CpuLane {
     /// Packs the model's weights for this processor.
     ///
     /// # Errors
-    /// [`LaneError::Load`] when the asked context is 0 or beyond the trained one.
+    /// [`LaneError::Load`] when the asked context is 0 or beyond the trained one, or there is no memory for the packed
+    /// weights.
     pub fn new(model: Arc<Model>, options: &CpuOptions) -> Result<Self, LaneError> {
         let trained = model.config().context;
         let context = options.context.unwrap_or(trained);
@@ -78,7 +80,7 @@ impl CpuLane {
         }
         let kernels = options.kernels;
         let mut threads = Threads::new(options.threads.unwrap_or_else(physical_cores));
-        let plan = Plan::new(&model, kernels, &mut threads);
+        let plan = Plan::new(&model, kernels, &mut threads)?;
         let graph = model.graph();
         let kv = KvCache::new((0..graph.n_layers()).map(|layer| graph.kv_width(layer)).collect());
         let ropes = graph.ropes().iter().map(|rope| RopeTable::new(rope, &model)).collect();

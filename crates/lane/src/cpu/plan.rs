@@ -8,9 +8,13 @@
 
 use pilotfish_model::graph::{Graph, Op, ValueId, WeightId};
 use pilotfish_model::{Model, Weight};
-use pilotfish_tensor::kernels::{Kernels, Matrix};
+use pilotfish_tensor::kernels::{Arena, Kernels, Matrix, PackPart};
 
 use super::threads::Threads;
+use crate::LaneError;
+
+/// Pieces a weight is packed in: more than threads, so that a late thread holds nobody up.
+const PARTS_PER_THREAD: usize = 4;
 
 /// A weight in the form its operations read.
 pub(super) enum Prepared {
@@ -31,10 +35,16 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Packs the weights of `model` and assigns its buffers.
-    pub(super) fn new(model: &Model, kernels: &'static Kernels, threads: &mut Threads) -> Self {
-        let graph = model.graph();
-        let (buffers, n_buffers) = assign_buffers(graph);
-        Self { weights: prepare(model, kernels, threads), buffers, n_buffers }
+    ///
+    /// # Errors
+    /// [`LaneError::Load`] when there is no memory for the packed weights.
+    pub(super) fn new(
+        model: &Model,
+        kernels: &'static Kernels,
+        threads: &mut Threads,
+    ) -> Result<Self, LaneError> {
+        let (buffers, n_buffers) = assign_buffers(model.graph());
+        Ok(Self { weights: prepare(model, kernels, threads)?, buffers, n_buffers })
     }
 
     /// The buffer a value lives in.
@@ -64,7 +74,11 @@ impl Plan {
     }
 }
 
-fn prepare(model: &Model, kernels: &'static Kernels, threads: &mut Threads) -> Vec<Prepared> {
+fn prepare(
+    model: &Model,
+    kernels: &'static Kernels,
+    threads: &mut Threads,
+) -> Result<Vec<Prepared>, LaneError> {
     let graph = model.graph();
     let mut multiplied = vec![false; graph.weights().len()];
     let mut looked_up = vec![false; graph.weights().len()];
@@ -80,18 +94,30 @@ fn prepare(model: &Model, kernels: &'static Kernels, threads: &mut Threads) -> V
             _ => {}
         }
     }
-    let mut prepared: Vec<Prepared> = graph.weights().iter().map(|_| Prepared::File).collect();
-    let items: Vec<(usize, &mut Prepared)> = prepared.iter_mut().enumerate().collect();
     let ids: Vec<WeightId> = graph.weight_ids().collect();
-    threads.for_each(items, |(i, slot)| {
-        let Weight { block_type, n_out, k, bytes } = model.weight(ids[i]);
-        if multiplied[i] {
-            *slot = Prepared::Matrix(kernels.pack(block_type, bytes, n_out, k));
-        } else if !looked_up[i] {
-            *slot = Prepared::Vector(model.vector(ids[i]));
+    let packed_bytes = |&id: &WeightId| {
+        let Weight { block_type, n_out, k, .. } = model.weight(id);
+        kernels.packed_bytes(block_type, n_out, k)
+    };
+    let total = ids.iter().filter(|id| multiplied[id.index()]).map(packed_bytes).sum();
+    let no_memory = |e| LaneError::Load(format!("no memory for {total} bytes of packed weights: {e}"));
+    let mut arena = Arena::new(total).map_err(no_memory)?;
+    let mut prepare = |&id: &WeightId| {
+        if multiplied[id.index()] {
+            let Weight { block_type, n_out, k, bytes } = model.weight(id);
+            let mut packing = kernels.packing(block_type, bytes, n_out, k, &mut arena);
+            threads.for_each(packing.parts(PARTS_PER_THREAD * threads.n()), PackPart::run);
+            let matrix = packing.finish();
+            // Packed weights are read from now on; both copies in memory would be one too many.
+            model.release(id);
+            Prepared::Matrix(matrix)
+        } else if looked_up[id.index()] {
+            Prepared::File
+        } else {
+            Prepared::Vector(model.vector(id))
         }
-    });
-    prepared
+    };
+    Ok(ids.iter().map(&mut prepare).collect())
 }
 
 /// Gives every value a buffer; returns the buffer of each value and how many there are.

@@ -11,9 +11,10 @@ use std::cell::RefCell;
 use pilotfish_model::Model;
 use pilotfish_model::graph::{Activation, Op, RopeStyle, ValueId, WeightId};
 use pilotfish_tensor::kernels::{
-    self, ActScheme, Activations, Attend, AttendScratch, Columns, Kernels, KvRows,
+    self, ActScheme, Activations, Attend, AttendScratch, Columns, Kernels, KvRows, Matrix,
 };
 
+use super::head;
 use super::kv::KvCache;
 use super::paths::Paths;
 use super::plan::Plan;
@@ -62,6 +63,14 @@ impl Workspace {
         let mut taken = std::mem::take(&mut self.buffers[buffer]);
         sized(&mut taken, n, self.poison);
         taken
+    }
+}
+
+impl Workspace {
+    /// What was quantized just before, for products with `matrix`.
+    fn activations(&self, of: Source, matrix: &Matrix) -> &Activations {
+        let found = self.quantized.iter().find(|q| q.of == of && q.scheme == matrix.scheme());
+        &found.expect("quantized just before").activations
     }
 }
 
@@ -204,12 +213,7 @@ impl Pass<'_> {
         y: &mut [f32],
     ) {
         let matrix = self.plan.matrix(weight);
-        let x = &workspace
-            .quantized
-            .iter()
-            .find(|q| q.of == of && q.scheme == matrix.scheme())
-            .expect("quantized just before")
-            .activations;
+        let x = workspace.activations(of, matrix);
         let blocks = Columns::new(y, x.rows(), matrix.n_out()).split(threads.n(), matrix.column_tile());
         threads.for_each(blocks, |block| self.kernels.matmul(matrix, x, block));
     }
@@ -299,31 +303,26 @@ impl Pass<'_> {
         if gathered.is_empty() {
             return Rows::new(vec![Outputs::Nothing; wants.len()]);
         }
-        let scheme = self.plan.matrix(weight).scheme();
-        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, scheme, &gathered, k);
-        let vocab = self.model.graph().vocab();
-        let mut logits = vec![0.0; gathered.len() / k * vocab];
-        self.matmul(threads, workspace, Source::Inner, weight, &mut logits);
-        let mut rows = logits.chunks_exact(vocab);
-        let outputs = wants.into_iter().map(|want| match want {
-            Want::Nothing => Outputs::Nothing,
-            want => output(self.kernels, rows.next().expect("one row of logits per wanting row"), want),
-        });
-        Rows::new(outputs.collect())
-    }
-}
-
-/// What one row of logits becomes.
-fn output(kernels: &Kernels, logits: &[f32], want: Want) -> Outputs {
-    if !kernels.all_finite(logits) {
-        return Outputs::NonFinite;
-    }
-    match want {
-        Want::Nothing => Outputs::Nothing,
-        Want::Argmax => {
-            Outputs::Argmax(u32::try_from(kernels.argmax(logits)).expect("token ids are 32 bits wide"))
+        let matrix = self.plan.matrix(weight);
+        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, matrix.scheme(), &gathered, k);
+        let mut outputs = if wants.contains(&Want::Logits) {
+            let mut logits = vec![0.0; gathered.len() / k * matrix.n_out()];
+            self.matmul(threads, workspace, Source::Inner, weight, &mut logits);
+            head::outputs(
+                self.kernels,
+                &logits,
+                matrix.n_out(),
+                wants.iter().copied().filter(|w| *w != Want::Nothing),
+            )
+        } else {
+            head::argmax(self.kernels, threads, matrix, workspace.activations(Source::Inner, matrix))
         }
-        Want::Logits => Outputs::Logits(logits.to_vec()),
+        .into_iter();
+        let output = |want| match want {
+            Want::Nothing => Outputs::Nothing,
+            Want::Argmax | Want::Logits => outputs.next().expect("one output per wanting row"),
+        };
+        Rows::new(wants.into_iter().map(output).collect())
     }
 }
 

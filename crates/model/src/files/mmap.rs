@@ -61,6 +61,16 @@ impl MappedFile {
         self.modified
     }
 
+    /// Lets go of the memory of `range`, which was read and is not needed soon; reading it again brings it back.
+    pub fn release(&self, range: std::ops::Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.map.len(), "{range:?} is outside the file");
+        // SAFETY: the mapping is shared and never written, so dropped pages come back with the file's bytes.
+        #[cfg(unix)]
+        let _kept = unsafe {
+            self.map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+        };
+    }
+
     /// Compares size and time of the path with those at opening.
     ///
     /// # Errors

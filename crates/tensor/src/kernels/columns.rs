@@ -39,7 +39,8 @@ impl<'a> Columns<'a> {
         let start = self.y.as_mut_ptr();
         let cut = |part: usize| (tiles * part / parts * tile).min(self.n_out);
         let block = |part| ColumnBlock {
-            start,
+            start: start.wrapping_add(cut(part)),
+            stride: self.n_out,
             rows: self.rows,
             n_out: self.n_out,
             columns: cut(part)..cut(part + 1),
@@ -50,16 +51,18 @@ impl<'a> Columns<'a> {
 
     /// All columns as one block.
     pub fn whole(self) -> ColumnBlock<'a> {
-        let columns = 0..self.n_out;
-        let start = self.y.as_mut_ptr();
-        ColumnBlock { start, rows: self.rows, n_out: self.n_out, columns, borrow: PhantomData }
+        let Columns { y, rows, n_out } = self;
+        ColumnBlock::alone(y, rows, n_out, 0..n_out)
     }
 }
 
 /// Some columns of an output, for all its rows: exclusive access that may be sent to a thread.
 #[derive(Debug)]
 pub struct ColumnBlock<'a> {
+    /// This block's first column of row 0.
     start: *mut f32,
+    /// Numbers from one row to the next.
+    stride: usize,
     rows: usize,
     n_out: usize,
     columns: Range<usize>,
@@ -68,6 +71,20 @@ pub struct ColumnBlock<'a> {
 
 // SAFETY: a block is an exclusive borrow of plain floats no other block reaches, like a `&mut [f32]`.
 unsafe impl Send for ColumnBlock<'_> {}
+
+impl<'a> ColumnBlock<'a> {
+    /// Columns `columns` of an output `[rows, n_out]` in memory of their own, row-major `[rows, columns.len()]`: for
+    /// outputs that are never wanted as a whole.
+    ///
+    /// # Panics
+    /// When `y` has another length, or `columns` is outside the output.
+    pub fn alone(y: &'a mut [f32], rows: usize, n_out: usize, columns: Range<usize>) -> ColumnBlock<'a> {
+        assert!(columns.start <= columns.end && columns.end <= n_out, "columns {columns:?} of {n_out}");
+        let stride = columns.len();
+        assert_eq!(Some(y.len()), rows.checked_mul(stride), "block is not [{rows}, {stride}]");
+        ColumnBlock { start: y.as_mut_ptr(), stride, rows, n_out, columns, borrow: PhantomData }
+    }
+}
 
 impl ColumnBlock<'_> {
     /// Rows of the output.
@@ -92,12 +109,9 @@ impl ColumnBlock<'_> {
     #[inline]
     pub fn row_mut(&mut self, row: usize) -> &mut [f32] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
-        // SAFETY: `start` is a live `[rows, n_out]` buffer borrowed for the life of the block; the range lies in
-        // row `row`, and `split` gave its columns to no other block.
-        unsafe {
-            let first = self.start.add(row * self.n_out + self.columns.start);
-            std::slice::from_raw_parts_mut(first, self.columns.len())
-        }
+        // SAFETY: the buffer is borrowed for the life of the block and holds `rows` rows, `stride` apart; the range
+        // lies in row `row`, and `split` gave its columns to no other block.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.stride), self.columns.len()) }
     }
 }
 
@@ -123,6 +137,15 @@ mod tests {
             });
             assert!(y.iter().all(|&y| y == 1.0));
         }
+    }
+
+    #[test]
+    fn a_block_alone_has_rows_of_its_own_width() {
+        let mut y = vec![0.0; 6];
+        let mut block = ColumnBlock::alone(&mut y, 2, 100, 16..19);
+        assert_eq!((block.columns(), block.n_out()), (16..19, 100));
+        block.row_mut(1).fill(1.0);
+        assert_eq!(y, [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
     }
 
     #[test]

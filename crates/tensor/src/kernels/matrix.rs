@@ -1,6 +1,6 @@
 //! A weight matrix in the layout the kernels of one table want.
 //!
-//! Packing copies the file's blocks into one aligned arena: unchanged, one row after another, or as tiles of 16
+//! Packing copies the file's blocks into a region of an arena: unchanged, one row after another, or as tiles of 16
 //! output rows. Both take the same bytes. The tiles of a [`Packing`] can be filled from several threads.
 //!
 //! Invariant: a matrix is complete: [`Packing::finish`] refuses while tiles are missing.
@@ -8,6 +8,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::arena::{Arena, Region};
 use super::{ActScheme, Kernels};
 use crate::block::BlockType;
 
@@ -23,6 +24,14 @@ pub(crate) enum Layout {
     Tiles,
 }
 
+impl Layout {
+    /// Bytes of a packed weight.
+    pub(super) fn bytes(self, block_type: BlockType, n_out: usize, k: usize) -> usize {
+        let rows = if self == Layout::Tiles { n_out.next_multiple_of(TILE) } else { n_out };
+        rows * block_type.row_bytes(k).unwrap_or(0)
+    }
+}
+
 /// A packed weight of `n_out` rows of `k` numbers. Usable with the table that packed it.
 #[derive(Debug)]
 pub struct Matrix {
@@ -30,7 +39,7 @@ pub struct Matrix {
     pub(crate) layout: Layout,
     pub(crate) n_out: usize,
     pub(crate) k: usize,
-    arena: Arena,
+    region: Region,
 }
 
 impl Matrix {
@@ -56,7 +65,7 @@ impl Matrix {
 
     /// Bytes of memory the packed weight takes.
     pub fn bytes(&self) -> usize {
-        self.arena.len
+        self.region.len()
     }
 
     /// Output columns must be split at multiples of this (see `Columns::split`).
@@ -66,7 +75,7 @@ impl Matrix {
 
     /// The packed bytes, 64-byte aligned.
     pub(crate) fn packed(&self) -> &[u8] {
-        self.arena.bytes()
+        self.region.bytes()
     }
 }
 
@@ -86,16 +95,14 @@ impl<'a> Packing<'a> {
         source: &'a [u8],
         n_out: usize,
         k: usize,
+        arena: &mut Arena,
     ) -> Packing<'a> {
-        let row_bytes = block_type.row_bytes(k);
-        let expected = row_bytes.and_then(|bytes| bytes.checked_mul(n_out));
+        let expected = block_type.row_bytes(k).and_then(|bytes| bytes.checked_mul(n_out));
         assert_eq!(Some(source.len()), expected, "weight is not {} [{n_out}, {k}]", block_type.name());
         let layout = kernels.layout(block_type);
-        let tiles = n_out.div_ceil(TILE);
-        let rows = if layout == Layout::Tiles { tiles * TILE } else { n_out };
-        let arena = Arena::zeroed(rows * row_bytes.unwrap_or(0));
-        let matrix = Matrix { block_type, layout, n_out, k, arena };
-        Packing { kernels, matrix, source, missing: AtomicUsize::new(tiles) }
+        let region = arena.take(layout.bytes(block_type, n_out, k));
+        let matrix = Matrix { block_type, layout, n_out, k, region };
+        Packing { kernels, matrix, source, missing: AtomicUsize::new(n_out.div_ceil(TILE)) }
     }
 
     /// Cuts the work into at most `parts` pieces of whole tiles, to be [`run`](PackPart::run) on any threads.
@@ -111,7 +118,7 @@ impl<'a> Packing<'a> {
         let tile_bytes = (TILE * row_bytes).max(1);
         let tiles_each = tiles.div_ceil(parts).max(1);
         let sources = self.source.chunks(tiles_each * tile_bytes);
-        let targets = self.matrix.arena.bytes_mut().chunks_mut(tiles_each * tile_bytes);
+        let targets = self.matrix.region.bytes_mut().chunks_mut(tiles_each * tile_bytes);
         let part = |(source, target)| PackPart {
             kernels: self.kernels,
             block_type,
@@ -157,32 +164,5 @@ impl PackPart<'_> {
         }
         let tiles = (self.source.len() / row_bytes).div_ceil(TILE);
         self.missing.fetch_sub(tiles, Ordering::Relaxed);
-    }
-}
-
-/// Zeroed bytes that start at a multiple of 64, a cache line.
-///
-/// A plain vector with slack, because only an allocation of ordinary alignment comes zeroed from the system
-/// untouched, so that the packing threads are the first to touch its pages.
-#[derive(Debug)]
-struct Arena {
-    storage: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl Arena {
-    fn zeroed(len: usize) -> Arena {
-        let storage = vec![0u8; len + 63];
-        let start = storage.as_ptr().align_offset(64);
-        Arena { storage, start, len }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.storage[self.start..self.start + self.len]
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.storage[self.start..self.start + self.len]
     }
 }

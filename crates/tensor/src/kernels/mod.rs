@@ -11,6 +11,7 @@
 
 mod act_tiles;
 mod activations;
+mod arena;
 mod attention;
 mod columns;
 mod lanes;
@@ -25,6 +26,7 @@ use std::sync::OnceLock;
 
 use crate::block::BlockType;
 pub use activations::{ActScheme, Activations};
+pub use arena::Arena;
 pub use attention::{Attend, AttendScratch, KvRows};
 pub use columns::{ColumnBlock, Columns};
 use matrix::{Layout, TILE};
@@ -104,28 +106,36 @@ impl Kernels {
 
 /// Matmul.
 impl Kernels {
-    /// Packs a weight of `n_out` rows of `k` numbers, given as a file's blocks.
+    /// Bytes of an [`Arena`] a weight of `n_out` rows of `k` numbers takes when packed.
+    pub fn packed_bytes(&self, block_type: BlockType, n_out: usize, k: usize) -> usize {
+        Arena::rounded(self.layout(block_type).bytes(block_type, n_out, k))
+    }
+
+    /// Packs a weight of `n_out` rows of `k` numbers, given as a file's blocks, into memory of its own.
     ///
     /// # Panics
-    /// When `bytes` is not exactly `n_out` rows of `k` numbers: check with [`BlockType::row_bytes`].
+    /// When `bytes` is not exactly `n_out` rows of `k` numbers (check with [`BlockType::row_bytes`]), or there is no
+    /// memory.
     pub fn pack(&self, block_type: BlockType, bytes: &[u8], n_out: usize, k: usize) -> Matrix {
-        let mut packing = self.packing(block_type, bytes, n_out, k);
+        let mut arena = Arena::new(self.packed_bytes(block_type, n_out, k)).expect("memory for one weight");
+        let mut packing = self.packing(block_type, bytes, n_out, k, &mut arena);
         packing.parts(1).into_iter().for_each(PackPart::run);
         packing.finish()
     }
 
-    /// Starts to pack a weight, so that several threads can share the work.
+    /// Starts to pack a weight into `arena`, so that several threads can share the work.
     ///
     /// # Panics
-    /// As [`Kernels::pack`].
+    /// When `bytes` is not exactly `n_out` rows of `k` numbers, or the arena is too small.
     pub fn packing<'a>(
         &'a self,
         block_type: BlockType,
         bytes: &'a [u8],
         n_out: usize,
         k: usize,
+        arena: &mut Arena,
     ) -> Packing<'a> {
-        Packing::new(self, block_type, bytes, n_out, k)
+        Packing::new(self, block_type, bytes, n_out, k, arena)
     }
 
     fn layout(&self, block_type: BlockType) -> Layout {

@@ -169,12 +169,27 @@ impl Gguf {
     /// # Errors
     /// [`ModelError::Missing`] with the name.
     pub fn tensor_bytes(&self, name: &str) -> Result<&[u8], ModelError> {
+        Ok(self.bytes.get(self.tensor_range(name)?).expect("every range was checked when the file was read"))
+    }
+
+    /// Lets go of the memory behind a tensor's bytes, where they are mapped; reading them brings it back.
+    ///
+    /// # Errors
+    /// As [`Gguf::tensor_bytes`].
+    pub fn release_tensor(&self, name: &str) -> Result<(), ModelError> {
+        let range = self.tensor_range(name)?;
+        if let Some(file) = self.bytes.mapped() {
+            file.release(range);
+        }
+        Ok(())
+    }
+
+    fn tensor_range(&self, name: &str) -> Result<std::ops::Range<usize>, ModelError> {
         let tensor = self.require_tensor(name)?;
         let start =
             usize::try_from(tensor.offset).ok().and_then(|offset| self.data_start.checked_add(offset));
         let range = start.and_then(|start| Some(start..start.checked_add(tensor.n_bytes)?));
-        let bytes = range.and_then(|range| self.bytes.get(range));
-        Ok(bytes.expect("every range was checked when the file was read"))
+        Ok(range.expect("every range was checked when the file was read"))
     }
 
     /// The error for a tensor that breaks a rule of the model, such as its shape.
