@@ -43,8 +43,11 @@ pub struct Record {
     pub context: usize,
     /// One entry for each prompt, in the order run.
     pub prompts: Vec<Prompt>,
-    /// Geometric means over the prompts.
-    pub mean: Mean,
+    /// Geometric means over the prompts; null when no prompt was run.
+    pub mean: Option<Mean>,
+    /// What the machine could do at best in this run; null when that was not measured.
+    #[serde(default)]
+    pub roofline: Option<Roofline>,
     /// The lane's cost curve, ascending in width within a context.
     pub curve: Vec<CurvePoint>,
     /// Energy, or why there is no figure.
@@ -146,6 +149,15 @@ pub struct Mean {
     pub tau: Option<f64>,
 }
 
+/// Limits of the machine for the lane's threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Roofline {
+    /// Bytes read from memory in a second.
+    pub bytes_per_second: f64,
+    /// Products of bytes added in a second.
+    pub macs_per_second: f64,
+}
+
 /// One point of the cost curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
@@ -161,7 +173,7 @@ pub struct CurvePoint {
     pub ms_max: f64,
     /// Bytes the pass must read.
     pub bytes: u64,
-    /// Duration those bytes take at this machine's measured bandwidth, when that was measured.
+    /// The longer of what those bytes take at the measured bandwidth and the pass's products at the measured rate.
     pub floor_ms: Option<f64>,
 }
 
@@ -308,11 +320,14 @@ impl Record {
                 figures.iter().filter_map(|(name, value)| Some((format!("curve[{i}].{name}"), (*value)?))),
             );
         }
+        let (mean, roofline) = (self.mean.as_ref(), self.roofline.as_ref());
         let rest = [
-            ("mean.plain_tok_s", Some(self.mean.plain_tok_s)),
-            ("mean.spec_tok_s", self.mean.spec_tok_s),
-            ("mean.ratio", self.mean.ratio),
-            ("mean.tau", self.mean.tau),
+            ("mean.plain_tok_s", mean.map(|mean| mean.plain_tok_s)),
+            ("mean.spec_tok_s", mean.and_then(|mean| mean.spec_tok_s)),
+            ("mean.ratio", mean.and_then(|mean| mean.ratio)),
+            ("mean.tau", mean.and_then(|mean| mean.tau)),
+            ("roofline.bytes_per_second", roofline.map(|roofline| roofline.bytes_per_second)),
+            ("roofline.macs_per_second", roofline.map(|roofline| roofline.macs_per_second)),
             ("energy.joules_per_token", self.energy.joules_per_token),
         ];
         all.extend(rest.iter().filter_map(|(name, value)| Some(((*name).to_owned(), (*value)?))));

@@ -125,6 +125,14 @@ impl Model {
         out
     }
 
+    /// Products of a weight and an activation that one row of a pass adds, attention aside.
+    pub fn macs_per_row(&self) -> u64 {
+        let tied = !self.config.has_output;
+        let matrices = self.graph.weights().iter().filter(|spec| spec.n_out > 1);
+        let read = matrices.filter(|spec| tied || spec.name != "token_embd.weight");
+        read.map(|spec| spec.n_out as u64 * spec.k as u64).sum()
+    }
+
     /// Bytes of weights one pass reads: every matrix and vector once, but the token table only
     /// where it also serves as the output matrix.
     pub fn bytes_per_pass(&self) -> u64 {

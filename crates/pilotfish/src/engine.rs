@@ -17,7 +17,8 @@ use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Toke
 
 use crate::load::{LoadedModel, find_model};
 use crate::{
-    CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions, lanes,
+    CpuOptions, DEFAULT_CONTEXT, Device, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions,
+    Roofline, lanes,
 };
 
 /// What to answer.
@@ -41,6 +42,8 @@ pub struct Engine {
     speculator: Speculator,
     plain: Speculator,
     draft_file: Option<LocalModel>,
+    device: Device,
+    cpu: CpuOptions,
 }
 
 impl Engine {
@@ -95,7 +98,19 @@ impl Engine {
         let LoadedModel { local, model, tokenizer, template } = target;
         let speculator = Speculator::new(drafter, options.draft_max, options.parking);
         let plain = Speculator::none();
-        Ok(Self { local, model, tokenizer, template, target: target_lane, speculator, plain, draft_file })
+        let (device, cpu) = (options.device, options.cpu.clone());
+        Ok(Self {
+            local,
+            model,
+            tokenizer,
+            template,
+            target: target_lane,
+            speculator,
+            plain,
+            draft_file,
+            device,
+            cpu,
+        })
     }
 
     /// Answers a conversation, through the model's chat template.
@@ -180,6 +195,14 @@ impl Engine {
     /// The lane the target runs on.
     pub fn lane_info(&self) -> &LaneInfo {
         self.target.info()
+    }
+
+    /// Measures what the target's device could do at best: a second or two of work.
+    ///
+    /// # Errors
+    /// [`Error::Lane`] when there is no memory to measure with.
+    pub fn roofline(&self) -> Result<Roofline, Error> {
+        lanes::roofline(self.device, self.lane_info().threads, &self.cpu)
     }
 
     /// The target's lane, for measuring single passes. What its cache holds afterwards is forgotten by the engine.

@@ -7,11 +7,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use pilotfish_lane::Lane;
 use pilotfish_lane::cpu::CpuLane;
+use pilotfish_lane::{Lane, LaneError};
 use pilotfish_model::Model;
 
-pub use pilotfish_lane::cpu::CpuOptions;
+pub use pilotfish_lane::cpu::{CpuOptions, Roofline};
 
 use crate::Error;
 
@@ -53,6 +53,17 @@ impl FromStr for Device {
 pub(crate) fn open(device: Device, model: Arc<Model>, cpu: &CpuOptions) -> Result<Box<dyn Lane>, Error> {
     match device {
         Device::Cpu => Ok(Box::new(CpuLane::new(model, cpu)?)),
+    }
+}
+
+/// Measures what a device could do at best, with these options.
+///
+/// # Errors
+/// [`Error::Lane`] when there is no memory to measure with.
+pub(crate) fn roofline(device: Device, threads: usize, cpu: &CpuOptions) -> Result<Roofline, Error> {
+    match device {
+        Device::Cpu => Roofline::measure(cpu.kernels, threads)
+            .map_err(|e| Error::Lane(LaneError::Load(format!("no memory to measure with: {e}")))),
     }
 }
 

@@ -22,6 +22,7 @@ fn a_bench_gives_the_documented_record() {
         keys(&json),
         [
             "schema",
+            "command",
             "machine",
             "commit",
             "dirty",
@@ -32,6 +33,7 @@ fn a_bench_gives_the_documented_record() {
             "context",
             "prompts",
             "mean",
+            "roofline",
             "curve",
             "energy"
         ]
@@ -70,6 +72,9 @@ fn a_bench_gives_the_documented_record() {
         keys(&json["curve"][0]),
         ["width", "context", "ms_p50", "ms_min", "ms_max", "bytes", "floor_ms"]
     );
+    assert!(json["curve"][0]["floor_ms"].as_f64() > Some(0.0));
+    assert_eq!(keys(&json["roofline"]), ["bytes_per_second", "macs_per_second"]);
+    assert!(json["command"].as_str().unwrap().starts_with("pilotfish bench -m model.gguf -n 12"));
     assert_eq!(keys(&json["energy"]), ["joules_per_token", "source"]);
     assert_eq!(keys(&json["model"]), ["name", "sha256", "bytes"]);
     let record = Record::read(&home.path("record.json")).unwrap();
@@ -93,6 +98,24 @@ fn a_bench_reports_what_helps_what_hurts_and_neither() {
     for part in ["PROMPT", "edit", "mean", "WIDTH", "energy: ", "e456ac9a"] {
         assert!(table.contains(part), "{table}");
     }
+}
+
+#[test]
+fn a_curve_alone_has_all_widths_at_each_context_that_fits() {
+    let home = home();
+    let json = home.run(&["bench", "-m", "model.gguf", "--curve", "--json"]).json();
+    let points: Vec<(u64, u64)> = json["curve"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| (p["context"].as_u64().unwrap(), p["width"].as_u64().unwrap()))
+        .collect();
+    assert!(points.contains(&(128, 1)) && points.contains(&(128, 64)), "{points:?}");
+    assert!(points.is_sorted());
+    assert_eq!(json["prompts"].as_array().unwrap().len(), 0);
+    assert!(json["mean"].is_null() && json["drafter"].is_null());
+    let table = home.run(&["bench", "-m", "model.gguf", "--curve"]).ok();
+    assert!(table.contains("of floor") && !table.contains("PROMPT"), "{table}");
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn sample() -> Record {
             parked: false,
             reason: None,
         }],
-        mean: Mean { plain_tok_s: 50.0, spec_tok_s: Some(100.0), ratio: Some(2.0), tau: Some(3.5) },
+        mean: Some(Mean { plain_tok_s: 50.0, spec_tok_s: Some(100.0), ratio: Some(2.0), tau: Some(3.5) }),
+        roofline: Some(Roofline { bytes_per_second: 1.8e10, macs_per_second: 2.0e11 }),
         curve: vec![CurvePoint {
             width: 4,
             context: 128,
@@ -52,6 +53,7 @@ fn sample() -> Record {
 /// Every field name, written down once more by hand: they are a promise to readers of old records.
 const AS_JSON: &str = r#"{
   "schema": "pilotfish-bench/1",
+  "command": "pilotfish bench -n 64",
   "machine": {
     "cpu": "Fast CPU 3000",
     "isa": "x86_64 avx2",
@@ -102,6 +104,10 @@ const AS_JSON: &str = r#"{
     "ratio": 2.0,
     "tau": 3.5
   },
+  "roofline": {
+    "bytes_per_second": 18000000000.0,
+    "macs_per_second": 200000000000.0
+  },
   "curve": [
     {
       "width": 4,
@@ -136,12 +142,13 @@ fn unknown_fields_of_a_later_version_are_ignored() {
 #[test]
 fn a_figure_that_json_cannot_carry_is_refused_by_name() {
     type Spoil = fn(&mut Record);
-    let cases: [(&str, Spoil); 6] = [
+    let cases: [(&str, Spoil); 7] = [
         ("prompts[0].plain_tok_s", |r| r.prompts[0].plain_tok_s = f64::NAN),
         ("prompts[0].ratio_ci95[1]", |r| r.prompts[0].ratio_ci95 = Some([1.0, f64::INFINITY])),
         ("prompts[0].accepted_by_position[1]", |r| r.prompts[0].accepted_by_position[1] = -0.5),
         ("curve[0].floor_ms", |r| r.curve[0].floor_ms = Some(f64::NAN)),
-        ("mean.ratio", |r| r.mean.ratio = Some(f64::NAN)),
+        ("mean.ratio", |r| r.mean.as_mut().unwrap().ratio = Some(f64::NAN)),
+        ("roofline.macs_per_second", |r| r.roofline.as_mut().unwrap().macs_per_second = f64::NAN),
         ("energy.joules_per_token", |r| r.energy.joules_per_token = Some(f64::NEG_INFINITY)),
     ];
     for (field, spoil) in cases {
@@ -198,7 +205,7 @@ fn a_failed_write_keeps_the_old_file_and_no_temporary_one() {
     assert_eq!(dir.names(), ["bench.json"]);
 
     let mut bad = sample();
-    bad.mean.plain_tok_s = f64::NAN;
+    bad.mean.as_mut().unwrap().plain_tok_s = f64::NAN;
     let path = dir.0.join("kept.json");
     fs::write(&path, "old").expect("writable");
     bad.write(&path).expect_err("the record is not valid");

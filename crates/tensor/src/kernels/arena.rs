@@ -49,7 +49,7 @@ impl Arena {
     ///
     /// # Panics
     /// When the arena was made for less.
-    pub(super) fn take(&mut self, len: usize) -> Region {
+    pub fn bytes(&mut self, len: usize) -> Region {
         let end = self.next + Arena::rounded(len);
         assert!(end <= self.map.len(), "the arena is too small for its weights");
         let region = Region { map: Arc::clone(&self.map), start: self.next, len };
@@ -60,25 +60,28 @@ impl Arena {
 
 /// Bytes of an [`Arena`] with one owner.
 #[derive(Debug)]
-pub(super) struct Region {
+pub struct Region {
     map: Arc<MmapRaw>,
     start: usize,
     len: usize,
 }
 
 impl Region {
+    /// Number of bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
         // SAFETY: the range lies inside the mapping, which lives as long as `map`, is initialised (zeros), and is
         // written only through `bytes_mut` of this region, which is borrowed here.
         unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().add(self.start), self.len) }
     }
 
-    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as `bytes`; `take` gave this range to no other region, so the borrow of this one is exclusive.
+    /// The bytes, to write.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as `bytes`; `Arena::bytes` gave this range to no other region, so the borrow of this one is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(self.start), self.len) }
     }
 }
@@ -90,7 +93,7 @@ mod tests {
     #[test]
     fn regions_are_zeroed_aligned_and_apart() {
         let mut arena = Arena::new(Arena::rounded(100) + Arena::rounded(1) + Arena::rounded(0)).unwrap();
-        let mut regions = [arena.take(100), arena.take(1), arena.take(0)];
+        let mut regions = [arena.bytes(100), arena.bytes(1), arena.bytes(0)];
         for region in &mut regions {
             assert_eq!(region.bytes().as_ptr().align_offset(ALIGN), 0);
             assert!(region.bytes().iter().all(|&b| b == 0));
@@ -104,7 +107,7 @@ mod tests {
     #[should_panic(expected = "too small")]
     fn an_arena_gives_no_more_than_it_has() {
         let mut arena = Arena::new(64).unwrap();
-        arena.take(2 * LARGE_PAGE);
+        arena.bytes(2 * LARGE_PAGE);
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl<'a> Packing<'a> {
         let expected = block_type.row_bytes(k).and_then(|bytes| bytes.checked_mul(n_out));
         assert_eq!(Some(source.len()), expected, "weight is not {} [{n_out}, {k}]", block_type.name());
         let layout = kernels.layout(block_type);
-        let region = arena.take(layout.bytes(block_type, n_out, k));
+        let region = arena.bytes(layout.bytes(block_type, n_out, k));
         let matrix = Matrix { block_type, layout, n_out, k, region };
         Packing { kernels, matrix, source, missing: AtomicUsize::new(n_out.div_ceil(TILE)) }
     }

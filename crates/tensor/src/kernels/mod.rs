@@ -18,6 +18,7 @@ mod lanes;
 mod matmul;
 mod matrix;
 mod portable;
+mod probe;
 mod rows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -26,7 +27,7 @@ use std::sync::OnceLock;
 
 use crate::block::BlockType;
 pub use activations::{ActScheme, Activations};
-pub use arena::Arena;
+pub use arena::{Arena, Region};
 pub use attention::{Attend, AttendScratch, KvRows};
 pub use columns::{ColumnBlock, Columns};
 use matrix::{Layout, TILE};
@@ -56,6 +57,8 @@ pub struct Kernels {
     rope: unsafe fn(&mut [f32], usize, usize, &[f32], RopeStyle),
     to_halves: unsafe fn(&[f32], &mut [u16]),
     attend: unsafe fn(&[f32], &KvRows<'_>, &Attend, &mut AttendScratch, &mut [f32]),
+    probe_read: unsafe fn(&[u8]) -> u64,
+    probe_multiply: unsafe fn(usize) -> usize,
 }
 
 impl std::fmt::Debug for Kernels {
@@ -312,5 +315,20 @@ impl Kernels {
         assert!(spec.first <= spec.last, "no position between {} and {}", spec.first, spec.last);
         // SAFETY: by this module's invariant, this CPU has the features.
         unsafe { (self.attend)(q, kv, spec, scratch, out) }
+    }
+}
+
+/// The machine's own limits; nothing here is part of a result.
+impl Kernels {
+    /// Reads `bytes` once, ascending, and returns their sum as words, so that the reading is not optimised away.
+    pub fn probe_read(&self, bytes: &[u8]) -> u64 {
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.probe_read)(bytes) }
+    }
+
+    /// Adds products of bytes that are in registers already, the way tiles do; returns how many.
+    pub fn probe_multiply(&self, rounds: usize) -> usize {
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.probe_multiply)(rounds) }
     }
 }

@@ -10,7 +10,7 @@ use super::attention::{self, Attend, AttendScratch, KvRows};
 use super::lanes::Plain;
 use super::matmul;
 use super::matrix::{Layout, Matrix};
-use super::{ColumnBlock, Kernels, rows};
+use super::{ColumnBlock, Kernels, probe, rows};
 use crate::block::BlockType;
 use crate::float16::f32_to_f16;
 
@@ -33,6 +33,8 @@ pub(super) static TABLE: Kernels = Kernels {
     rope: |x, head_dim, rot_dim, cos_sin, style| rows::rope(x, head_dim, rot_dim, cos_sin, style),
     to_halves,
     attend,
+    probe_read: probe::read,
+    probe_multiply: probe::multiply,
 };
 
 /// See [`Kernels::broken_numerics`].

@@ -40,6 +40,9 @@ pub(crate) struct BenchArgs {
     /// Run only these prompts. Repeatable.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Run no prompts: only the cost curve, over more widths and contexts.
+    #[arg(long, conflicts_with = "only")]
+    curve: bool,
     /// Write the record to a file, whole or not at all.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -60,7 +63,7 @@ const WARM_UP: usize = 8;
 /// # Errors
 /// A wrong flag, what the engine says, token ids that differ, or a record that cannot be written.
 pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
-    let prompts = chosen(&args.only)?;
+    let prompts = if args.curve { Vec::new() } else { chosen(&args.only)? };
     if args.predict == 0 || args.repetitions == 0 {
         return Err(usage("-n and -r must be 1 or more"));
     }
@@ -69,6 +72,9 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
     }
     let mut load = args.model.load_options()?;
     args.draft.apply_to_load(&mut load);
+    if args.curve {
+        load.drafter = DrafterChoice::None;
+    }
     let mut engine = load_engine(&load, verbose)?;
     let listening = interrupt::listen();
     let (record, ratios) = measure(args, &mut engine, &prompts, &listening, load.drafter)?;
@@ -97,7 +103,7 @@ fn measure(
         cancel: listening.flag(),
         ..GenerateOptions::default()
     };
-    warm_up(engine, prompts[0].1, &options)?;
+    warm_up(engine, PROMPTS[0].1, &options)?;
     let mut meter = Meter::new();
     let mut measured: Vec<Measured> = Vec::new();
     for (i, (name, text)) in prompts.iter().enumerate() {
@@ -105,9 +111,14 @@ fn measure(
         measured.push(pairs::measure(engine, name, text, &options, args.repetitions, &mut meter)?);
     }
     note!("cost curve");
-    let text = measured.iter().flat_map(|m| m.tokens.iter().copied()).collect::<Vec<_>>();
-    let Some(curve) = curve::measure(engine, &text, &|| listening.stopped())? else {
+    let text = engine.tokenize(Prompt::Raw(&PROMPTS.map(|(_, text)| text).join("\n")))?;
+    let grid = if args.curve { curve::ALONE } else { curve::BESIDE };
+    let Some((curve, roofline)) = curve::measure(engine, &text, grid, &|| listening.stopped())? else {
         return Err(interrupted());
+    };
+    let roofline = record::Roofline {
+        bytes_per_second: roofline.bytes_per_second,
+        macs_per_second: roofline.macs_per_second,
     };
     let catalog = Catalog::new(Env::from_process()).map_err(pilotfish::Error::from)?;
     let downloads = Downloads::new(listening);
@@ -134,7 +145,8 @@ fn measure(
         drafter,
         lane: info.name.clone(),
         context: info.context,
-        mean: mean(&measured)?,
+        mean: mean(&measured),
+        roofline: Some(roofline),
         prompts: measured.into_iter().map(|m| m.entry).collect(),
         curve,
         energy: meter.energy(),
@@ -160,13 +172,12 @@ fn warm_up(engine: &mut Engine, text: &str, options: &GenerateOptions) -> anyhow
     Ok(())
 }
 
-fn mean(measured: &[Measured]) -> anyhow::Result<record::Mean> {
+fn mean(measured: &[Measured]) -> Option<record::Mean> {
     let all = |figure: &dyn Fn(&Measured) -> Option<f64>| -> Option<f64> {
         geometric_mean(&measured.iter().map(figure).collect::<Option<Vec<_>>>()?)
     };
-    Ok(record::Mean {
-        plain_tok_s: all(&|m| Some(m.entry.plain_tok_s))
-            .ok_or_else(|| anyhow::anyhow!("nothing was measured"))?,
+    Some(record::Mean {
+        plain_tok_s: all(&|m| Some(m.entry.plain_tok_s))?,
         spec_tok_s: all(&|m| m.entry.spec_tok_s),
         ratio: all(&|m| m.ratio),
         tau: all(&|m| m.entry.tau),

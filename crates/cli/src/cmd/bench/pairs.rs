@@ -25,8 +25,6 @@ pub(crate) struct Measured {
     pub(crate) entry: record::Prompt,
     /// Speculative over plain.
     pub(crate) ratio: Option<f64>,
-    /// Ids of the plain answer.
-    pub(crate) tokens: Vec<u32>,
 }
 
 /// Answers one prompt `pairs` times each way.
@@ -76,7 +74,7 @@ pub(crate) fn measure(
         parked,
         reason,
     };
-    Ok(Measured { entry, ratio: ratio.map(|ratio| ratio.ratio), tokens })
+    Ok(Measured { entry, ratio: ratio.map(|ratio| ratio.ratio) })
 }
 
 fn answer(

@@ -24,9 +24,17 @@ pub(crate) fn table(record: &Record, ratios: &[Option<f64>], prompts: &[(&str, &
         if record.dirty == Some(true) { " with changes" } else { "" },
         record.drafter.as_ref().map_or("none", |drafter| drafter.name.as_str()),
     );
-    out += &prompts_table(record, ratios, prompts);
-    out.push('\n');
+    if !record.prompts.is_empty() {
+        out += &prompts_table(record, ratios, prompts);
+        out.push('\n');
+    }
     out += &curve_table(record);
+    if let Some(roofline) = &record.roofline {
+        let (bytes, macs) = (roofline.bytes_per_second / 1e9, roofline.macs_per_second / 1e9);
+        out += &format!(
+            "\nthis machine, at best: {bytes:.1} GB/s read, {macs:.0} billion products of bytes a second\n"
+        );
+    }
     let energy = &record.energy;
     out += &match energy.joules_per_token {
         Some(joules) => format!("\nenergy: {joules:.3} J a token ({})\n", energy.source),
@@ -68,7 +76,7 @@ fn prompts_table(record: &Record, ratios: &[Option<f64>], prompts: &[(&str, &str
             prompt.reason.clone().unwrap_or_else(|| if prompt.parked { "yes" } else { "no" }.to_owned()),
         ]);
     }
-    let mean = &record.mean;
+    let Some(mean) = &record.mean else { return columns(&header.map(str::to_owned), &rows) };
     let mut last: [String; 11] = std::array::from_fn(|_| String::new());
     last[0] = "mean".to_owned();
     last[3] = number(Some(mean.plain_tok_s), 1);
@@ -80,8 +88,8 @@ fn prompts_table(record: &Record, ratios: &[Option<f64>], prompts: &[(&str, &str
 }
 
 fn curve_table(record: &Record) -> String {
-    let header = ["WIDTH", "CONTEXT", "ms p50", "ms min", "ms max", "ms a row"];
-    let rows: Vec<[String; 6]> = record
+    let header = ["WIDTH", "CONTEXT", "ms p50", "ms min", "ms max", "ms a row", "floor ms", "of floor"];
+    let rows: Vec<[String; 8]> = record
         .curve
         .iter()
         .map(|point| {
@@ -92,6 +100,8 @@ fn curve_table(record: &Record) -> String {
                 number(Some(point.ms_min), 2),
                 number(Some(point.ms_max), 2),
                 number(Some(point.ms_p50 / point.width as f64), 2),
+                number(point.floor_ms, 2),
+                number(point.floor_ms.map(|floor| point.ms_p50 / floor), 2),
             ]
         })
         .collect();

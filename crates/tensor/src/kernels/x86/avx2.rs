@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::vector::Avx2;
+use super::vector::{Avx2, observed};
 use super::{records, small_records, small_tiles, super_records, super_tiles};
 use crate::block::BlockType;
 use crate::float16::f32_to_f16;
@@ -14,7 +14,7 @@ use crate::kernels::activations::{self, ActScheme, Activations};
 use crate::kernels::attention::{self, Attend, AttendScratch, KvRows};
 use crate::kernels::matmul;
 use crate::kernels::matrix::{Layout, Matrix};
-use crate::kernels::{ColumnBlock, Kernels, RopeStyle, rows};
+use crate::kernels::{ColumnBlock, Kernels, RopeStyle, probe, rows};
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "x86-avx2",
@@ -35,6 +35,8 @@ pub(super) static TABLE: Kernels = Kernels {
     rope,
     to_halves,
     attend,
+    probe_read,
+    probe_multiply,
 };
 
 /// Tiles for every type whose files are common; the rest stay in rows, for the shared loops.
@@ -166,4 +168,22 @@ fn to_halves(x: &[f32], out: &mut [u16]) {
 #[target_feature(enable = "avx2,fma,f16c")]
 fn attend(q: &[f32], kv: &KvRows<'_>, spec: &Attend, scratch: &mut AttendScratch, out: &mut [f32]) {
     attention::attend(Avx2::here(), q, kv, spec, scratch, out);
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn probe_read(bytes: &[u8]) -> u64 {
+    probe::read(bytes)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn probe_multiply(rounds: usize) -> usize {
+    let cpu = Avx2::here();
+    let (weights, acts) = (cpu.splat_u8(3), cpu.splat_u8(5));
+    let mut sums = [cpu.zero(); 8];
+    for _ in 0..rounds {
+        for sum in &mut sums {
+            *sum = observed(cpu.add_i16(*sum, cpu.mul_bytes(observed(weights), acts)));
+        }
+    }
+    32 * 8 * rounds
 }

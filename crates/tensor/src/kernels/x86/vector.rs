@@ -41,6 +41,15 @@ pub(super) fn in_order(mut a: Int) -> Int {
     a
 }
 
+/// `a`, as if something had looked at it and might have changed it: work that leads here is done each time.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub(super) fn observed(mut a: Int) -> Int {
+    // SAFETY: no instruction at all.
+    unsafe { asm!("/* {0} */", inout(ymm_reg) a, options(nomem, nostack, preserves_flags)) };
+    a
+}
+
 /// Integers in and out of memory.
 impl Avx2 {
     #[inline(always)]
