@@ -41,6 +41,9 @@ pub(crate) const ALONE: Grid = Grid {
     time: Duration::from_secs(45),
 };
 
+/// Rows of a pass that only fills the cache.
+const PROMPT_ROWS: usize = 256;
+
 /// Measures a grid on the tokens of `text`, repeated as needed, with the machine's limits taken before and after;
 /// `None` once `stopped`. Contexts that do not fit with their widest pass are left out.
 ///
@@ -99,7 +102,9 @@ fn passes(
     stopped: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Vec<Vec<u64>>>> {
     lane.truncate(0);
-    lane.append(&tokens[..held], Want::Nothing)?;
+    for chunk in tokens[..held].chunks(PROMPT_ROWS) {
+        lane.append(chunk, Want::Nothing)?;
+    }
     let mut nanos: Vec<Vec<u64>> = vec![Vec::new(); widths.len()];
     let start = Instant::now();
     for pass in 0..grid.passes.1 {
