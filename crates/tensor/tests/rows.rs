@@ -5,7 +5,10 @@
 
 mod rng;
 
-use pilotfish_tensor::{Attend, AttendScratch, Kernels, KvRows, RopeStyle, f16_to_f32, f32_to_f16, math};
+use pilotfish_tensor::kernels::{KEY_BLOCK, key_at};
+use pilotfish_tensor::{
+    Attend, AttendScratch, Columns, Kernels, KvRows, RopeStyle, f16_to_f32, f32_to_f16, math,
+};
 use rng::Rng;
 
 fn bits(x: &[f32]) -> Vec<u32> {
@@ -137,6 +140,22 @@ fn argmax_takes_the_lowest_of_equals_and_never_a_nan() {
     }
 }
 
+/// What a row attends to, but for its path.
+#[derive(Clone, Copy)]
+struct Spec {
+    first: usize,
+    last: usize,
+    scale: f32,
+    softcap: Option<f32>,
+}
+
+impl Spec {
+    fn with(self, path: &[u32]) -> Attend<'_> {
+        let Spec { first, last, scale, softcap } = self;
+        Attend { first, last, path, scale, softcap }
+    }
+}
+
 /// Keys and values of one head, by position.
 struct Cache {
     head_dim: usize,
@@ -156,39 +175,45 @@ impl Cache {
     fn lay_out(&self, committed: usize, path: &[u32]) -> (Vec<u16>, Vec<u16>) {
         let positions = committed + path.len();
         let slots = path.iter().map(|&slot| slot as usize + 1).max().unwrap_or(0).max(committed);
-        let stride = self.head_dim * 3;
-        let place = |numbers: &[f32]| {
-            let mut halves = vec![0x7e00; slots * stride];
+        let width = self.head_dim * 3;
+        let place = |numbers: &[f32], at: &dyn Fn(usize, usize) -> usize| {
+            let mut halves = vec![0x7e00; slots.next_multiple_of(KEY_BLOCK) * width];
             for position in 0..positions {
                 let slot = position.checked_sub(committed).map_or(position, |beyond| path[beyond] as usize);
                 let row = &numbers[position * self.head_dim..(position + 1) * self.head_dim];
-                let start = slot * stride + self.head_dim;
-                for (half, &x) in halves[start..].iter_mut().zip(row) {
-                    *half = f32_to_f16(x);
+                for (number, &x) in row.iter().enumerate() {
+                    halves[at(slot, self.head_dim + number)] = f32_to_f16(x);
                 }
             }
             halves
         };
-        (place(&self.keys), place(&self.values))
+        let keys = place(&self.keys, &|slot, number| key_at(width, slot, number));
+        (keys, place(&self.values, &|slot, number| slot * width + number))
     }
 
-    fn attend(&self, table: &Kernels, q: &[f32], spec: &Attend, committed: usize, path: &[u32]) -> Vec<f32> {
-        let (keys, values) = self.lay_out(committed, path);
+    fn attend(&self, table: &Kernels, q: &[f32], spec: &Spec, committed: usize, path: &[u32]) -> Vec<f32> {
+        self.attend_rows(table, q, &[spec.with(path)], committed)
+    }
+
+    /// Rows with paths of their own, which share the slots they have in common.
+    fn attend_rows(&self, table: &Kernels, q: &[f32], rows: &[Attend<'_>], committed: usize) -> Vec<f32> {
+        let longest = rows.iter().map(|row| row.path).max_by_key(|path| path.len()).unwrap();
+        let (keys, values) = self.lay_out(committed, longest);
         let kv = KvRows {
-            keys: &keys[self.head_dim..],
+            keys: &keys[self.head_dim * KEY_BLOCK..],
             values: &values[self.head_dim..],
-            stride: self.head_dim * 3,
+            width: self.head_dim * 3,
             head_dim: self.head_dim,
             committed,
-            path,
         };
         let mut out = vec![f32::NAN; q.len()];
-        table.attend(q, &kv, spec, &mut AttendScratch::new(), &mut out);
+        let block = Columns::new(&mut out, rows.len(), q.len() / rows.len()).whole();
+        table.attend(q, rows, &kv, &mut AttendScratch::new(), block);
         out
     }
 
     /// Softmax attention in double precision.
-    fn exact(&self, q: &[f32], spec: &Attend) -> Vec<f64> {
+    fn exact(&self, q: &[f32], spec: &Spec) -> Vec<f64> {
         let dim = self.head_dim;
         let dot =
             |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
@@ -232,7 +257,7 @@ fn attention_depends_on_positions_alone_and_is_right() {
         let cache = Cache::random(length, head_dim, &mut rng);
         let q: Vec<f32> = (0..n_rep * head_dim).map(|_| rng.signed() * 2.0).collect();
         let window = [length, 1, 33, 64, 100, 512][i % 6].min(length);
-        let spec = Attend {
+        let spec = Spec {
             first: length - window,
             last: length - 1,
             scale: 1.0 / (head_dim as f32).sqrt(),
@@ -259,11 +284,36 @@ fn attention_depends_on_positions_alone_and_is_right() {
 }
 
 #[test]
+fn rows_that_attend_together_get_what_each_gets_alone() {
+    let mut rng = Rng::new(17);
+    let (head_dim, n_rep, committed) = (24, 3, 190);
+    let cache = Cache::random(committed + 12, head_dim, &mut rng);
+    let path = scattered(committed, 12);
+    let spec = |row: usize| Spec {
+        first: [0, 130, 150][row % 3],
+        last: committed + row - 1,
+        scale: 0.2,
+        softcap: (row % 2 == 0).then_some(9.0),
+    };
+    let q: Vec<f32> = (0..12 * n_rep * head_dim).map(|_| rng.signed() * 2.0).collect();
+    for table in Kernels::available() {
+        let rows: Vec<Attend<'_>> = (1..=12).map(|row| spec(row).with(&path[..row])).collect();
+        let together = cache.attend_rows(table, &q, &rows, committed);
+        for ((row, q), together) in
+            rows.iter().zip(q.chunks(n_rep * head_dim)).zip(together.chunks(n_rep * head_dim))
+        {
+            let alone = cache.attend_rows(portable(), q, std::slice::from_ref(row), committed);
+            assert_eq!(bits(together), bits(&alone), "{}", table.name());
+        }
+    }
+}
+
+#[test]
 fn a_nan_key_shows_only_where_it_is_seen() {
     let mut rng = Rng::new(14);
     let mut cache = Cache::random(200, 32, &mut rng);
     let q: Vec<f32> = (0..64).map(|_| rng.signed()).collect();
-    let spec = |first, last| Attend { first, last, scale: 0.2, softcap: None };
+    let spec = |first, last| Spec { first, last, scale: 0.2, softcap: None };
     let clean = cache.attend(portable(), &q, &spec(101, 199), 200, &[]);
     cache.keys[100 * 32 + 5] = f32::NAN;
     for table in Kernels::available() {
@@ -278,7 +328,7 @@ fn huge_scores_do_not_overflow() {
     let mut rng = Rng::new(15);
     let cache = Cache::random(150, 16, &mut rng);
     let q: Vec<f32> = (0..16).map(|_| rng.signed() * 1e4).collect();
-    let spec = Attend { first: 0, last: 149, scale: 1.0, softcap: None };
+    let spec = Spec { first: 0, last: 149, scale: 1.0, softcap: None };
     let expected = cache.attend(portable(), &q, &spec, 150, &[]);
     assert!(expected.iter().all(|x| x.is_finite()));
     for table in Kernels::available() {
@@ -290,7 +340,7 @@ fn huge_scores_do_not_overflow() {
 #[should_panic(expected = "no position")]
 fn attending_to_nothing_is_refused() {
     let cache = Cache::random(4, 16, &mut Rng::new(16));
-    let spec = Attend { first: 3, last: 2, scale: 1.0, softcap: None };
+    let spec = Spec { first: 3, last: 2, scale: 1.0, softcap: None };
     cache.attend(Kernels::best(), &[0.0; 16], &spec, 4, &[]);
 }
 

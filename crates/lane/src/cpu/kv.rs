@@ -7,9 +7,11 @@
 //! Invariant: slots below `len` are only ever written by rows that were kept.
 //! Not here: reading it (`pilotfish_tensor::kernels`).
 
+use pilotfish_tensor::kernels::{KEY_BLOCK, key_at};
+
 use crate::LaneError;
 
-/// Keys and values of one layer, f16 bits, `[slots, kv_width]`.
+/// Keys and values of one layer, f16 bits: keys as [`key_at`] lays them out, values `[slots, kv_width]`.
 #[derive(Debug, Default)]
 pub(super) struct LayerKv {
     pub(super) keys: Vec<u16>,
@@ -44,12 +46,14 @@ impl KvCache {
     /// # Errors
     /// [`LaneError::Device`] when there is no memory.
     pub(super) fn reserve(&mut self, rows: usize) -> Result<(), LaneError> {
-        let slots = self.len + rows;
+        // Keys lie in whole blocks of slots; values may as well.
+        let slots = (self.len + rows).next_multiple_of(KEY_BLOCK);
         for (layer, &width) in self.layers.iter_mut().zip(&self.widths) {
             for side in [&mut layer.keys, &mut layer.values] {
                 let needed = slots * width;
                 if side.len() < needed {
-                    let target = needed.max(side.len() + side.len() / 2);
+                    let block = KEY_BLOCK * width;
+                    let target = needed.max((side.len() + side.len() / 2).next_multiple_of(block));
                     side.try_reserve_exact(target - side.len()).map_err(|_| LaneError::Device {
                         lane: "cpu".to_owned(),
                         what: format!(
@@ -69,23 +73,29 @@ impl KvCache {
         &self.layers[layer]
     }
 
-    /// The key and value slot of speculative row `row`, `[kv_width]` each.
-    pub(super) fn row_mut(&mut self, layer: usize, row: usize) -> (&mut [u16], &mut [u16]) {
-        let width = self.widths[layer];
-        let at = (self.len + row) * width;
+    /// Writes the key and value of speculative row `row`, `[kv_width]` each.
+    pub(super) fn write(&mut self, layer: usize, row: usize, key: &[u16], value: &[u16]) {
+        let (width, slot) = (self.widths[layer], self.len + row);
         let layer = &mut self.layers[layer];
-        (&mut layer.keys[at..at + width], &mut layer.values[at..at + width])
+        for (number, &half) in key.iter().enumerate() {
+            layer.keys[key_at(width, slot, number)] = half;
+        }
+        layer.values[slot * width..][..width].copy_from_slice(value);
     }
 
     /// Commits speculative rows, in the order given.
     pub(super) fn keep(&mut self, rows: &[usize]) {
         for (layer, &width) in self.layers.iter_mut().zip(&self.widths) {
-            for side in [&mut layer.keys, &mut layer.values] {
-                for (to, &row) in rows.iter().enumerate() {
-                    // Parents come first in a batch, so `row >= to`: no slot is overwritten unread.
-                    let from = (self.len + row) * width;
-                    side.copy_within(from..from + width, (self.len + to) * width);
+            for (to, &row) in rows.iter().enumerate() {
+                // Parents come first in a batch, so `row >= to`: no slot is overwritten unread.
+                let (from, to) = (self.len + row, self.len + to);
+                if from == to {
+                    continue;
                 }
+                for number in 0..width {
+                    layer.keys[key_at(width, to, number)] = layer.keys[key_at(width, from, number)];
+                }
+                layer.values.copy_within(from * width..(from + 1) * width, to * width);
             }
         }
         self.len += rows.len();
@@ -104,10 +114,14 @@ mod tests {
     fn fill(cache: &mut KvCache, marks: &[u16]) {
         cache.reserve(marks.len()).unwrap();
         for (row, &mark) in marks.iter().enumerate() {
-            let (keys, values) = cache.row_mut(0, row);
-            keys.fill(mark);
-            values.fill(mark + 100);
+            cache.write(0, row, &[mark; 2], &[mark + 100; 2]);
         }
+    }
+
+    /// The mark of each slot's key, the same in both numbers.
+    fn keys(cache: &KvCache, slots: usize) -> Vec<u16> {
+        let at = |slot, number| cache.layer(0).keys[key_at(2, slot, number)];
+        (0..slots).inspect(|&slot| assert_eq!(at(slot, 0), at(slot, 1))).map(|slot| at(slot, 0)).collect()
     }
 
     #[test]
@@ -118,11 +132,11 @@ mod tests {
         fill(&mut cache, &[3, 4, 5, 6]);
         cache.keep(&[0, 2, 3]);
         assert_eq!(cache.len(), 5);
-        assert_eq!(cache.layer(0).keys[..10], [1, 1, 2, 2, 3, 3, 5, 5, 6, 6]);
+        assert_eq!(keys(&cache, 5), [1, 2, 3, 5, 6]);
         assert_eq!(cache.layer(0).values[8..10], [106, 106]);
         cache.truncate(2);
         fill(&mut cache, &[9]);
         cache.keep(&[0]);
-        assert_eq!(cache.layer(0).keys[..6], [1, 1, 2, 2, 9, 9]);
+        assert_eq!(keys(&cache, 3), [1, 2, 9]);
     }
 }

@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use pilotfish_model::Model;
 use pilotfish_model::graph::{Activation, Op, RopeStyle, ValueId, WeightId};
 use pilotfish_tensor::kernels::{
-    self, ActScheme, Activations, Attend, AttendScratch, Columns, Kernels, KvRows, Matrix,
+    self, ActScheme, Activations, Attend, AttendScratch, Columns, KEY_BLOCK, Kernels, KvRows, Matrix,
 };
 
 use super::head;
@@ -252,10 +252,11 @@ impl Pass<'_> {
     /// Writes the rows' keys and values behind the committed positions.
     fn append(&self, kv: &mut KvCache, layer: usize, k: &[f32], v: &[f32]) {
         let width = self.model.graph().kv_width(layer);
+        let (mut key, mut value) = (vec![0; width], vec![0; width]);
         for (row, (k, v)) in k.chunks_exact(width).zip(v.chunks_exact(width)).enumerate() {
-            let (keys, values) = kv.row_mut(layer, row);
-            self.kernels.to_halves(k, keys);
-            self.kernels.to_halves(v, values);
+            self.kernels.to_halves(k, &mut key);
+            self.kernels.to_halves(v, &mut value);
+            kv.write(layer, row, &key, &value);
         }
     }
 
@@ -269,25 +270,34 @@ impl Pass<'_> {
         y: &mut [f32],
     ) {
         let HeadShape { n_rep, n_kv_heads, head_dim, window, scale } = heads;
-        let stride = n_kv_heads * head_dim;
         let cache = kv.layer(layer);
-        // One item per row and key-value head: its query heads read the same keys.
-        let items: Vec<(usize, &mut [f32])> = y.chunks_exact_mut(n_rep * head_dim).enumerate().collect();
-        threads.for_each(items, |(i, y)| {
-            let (row, head) = (i / n_kv_heads, i % n_kv_heads);
+        let seen: Vec<Attend<'_>> = (0..self.batch.width())
+            .map(|row| {
+                let last = self.paths.position(row);
+                let first = window.map_or(0, |window| (last + 1).saturating_sub(window));
+                Attend { first, last, path: self.paths.of(row), scale, softcap: None }
+            })
+            .collect();
+        let (rows, parts) = pieces(seen.len(), n_kv_heads, n_rep, threads.n());
+        let n_out = n_kv_heads * n_rep * head_dim;
+        let mut items = Vec::new();
+        for (at, y) in (0..seen.len()).step_by(rows).zip(y.chunks_mut(rows * n_out)) {
+            let seen = &seen[at..seen.len().min(at + rows)];
+            let q = &q[at * n_out..][..y.len()];
+            let blocks =
+                Columns::new(y, seen.len(), n_out).split(n_kv_heads * parts, n_rep / parts * head_dim);
+            items.extend(blocks.into_iter().map(|block| (seen, q, block)));
+        }
+        threads.for_each(items, |(seen, q, block)| {
+            let head = block.columns().start / (n_rep * head_dim);
             let rows = KvRows {
-                keys: &cache.keys[head * head_dim..],
+                keys: &cache.keys[head * head_dim * KEY_BLOCK..],
                 values: &cache.values[head * head_dim..],
-                stride,
+                width: n_kv_heads * head_dim,
                 head_dim,
                 committed: self.paths.committed(),
-                path: self.paths.of(row),
             };
-            let last = self.paths.position(row);
-            let first = window.map_or(0, |window| (last + 1).saturating_sub(window));
-            let attend = Attend { first, last, scale, softcap: None };
-            let q = &q[i * n_rep * head_dim..][..n_rep * head_dim];
-            SCRATCH.with_borrow_mut(|scratch| self.kernels.attend(q, &rows, &attend, scratch, y));
+            SCRATCH.with_borrow_mut(|scratch| self.kernels.attend(q, seen, &rows, scratch, block));
         });
     }
 
@@ -333,6 +343,23 @@ struct HeadShape {
     head_dim: usize,
     window: Option<usize>,
     scale: f32,
+}
+
+/// How attention is cut for `threads`: rows of a piece, and parts of the query heads that share keys.
+///
+/// Rows of a piece share every read of keys and values, so pieces are as tall as leaves work for all threads. Where
+/// few rows and few key/value heads would leave threads idle, the heads that share keys are cut too.
+fn pieces(rows: usize, n_kv_heads: usize, n_rep: usize, threads: usize) -> (usize, usize) {
+    /// Rows whose queries and results stay in a near cache together.
+    const MOST_ROWS: usize = 16;
+    let tall = (rows * n_kv_heads).div_ceil(2 * threads).clamp(1, MOST_ROWS);
+    let pieces = rows.div_ceil(tall) * n_kv_heads;
+    // Threads take pieces one by one; the last round of pieces should not leave a quarter of the time idle.
+    let even = |parts: &usize| {
+        let items = pieces * parts;
+        n_rep.is_multiple_of(*parts) && 4 * items.next_multiple_of(threads) <= 5 * items
+    };
+    (tall, (1..=n_rep).find(even).unwrap_or(n_rep))
 }
 
 /// Quantizes `x`, `[rows, k]`, into the slot kept for this source and scheme.

@@ -1,15 +1,18 @@
-//! Attention of one activation row over the cached keys and values of one head.
+//! Attention of some activation rows over the cached keys and values of one head.
 //!
 //! Positions are visited ascending, in splits of 64 counted from absolute position 0 (a sliding window may cut
 //! the first split). In a split: scores, their maximum, exponentials, their sum, the weighted values; splits are
 //! joined ascending by rescaling to the larger maximum.
 //!
 //! ```text
+//! dot:  two fused multiply-add chains over the numbers of a head, even and odd ones, ascending; then their sum
 //! score_p = dot(q, k_p) * scale, or cap * tanh(that / cap)
-//! dot: as the float matmul's, heads padded with zeros to whole eights
 //! m = max score; w_p = exp(score_p - m); l = sum8 of w by (p mod 64) mod 8; o = fma(w_p, v_p, o), p ascending
 //! M' = max(M, m); a = exp(M - M'); b = exp(m - M'); L = fma(l, b, L a); O = fma(o, b, O a);  out = O / L
 //! ```
+//!
+//! Keys of eight slots lie together, number by number, so that one register holds a number of eight positions and a
+//! dot product needs no sum across lanes. All rows take a split while it is in the cache.
 //!
 //! Invariant: bits depend on the query and on keys and values *by position*; never on slots, widths or threads.
 //! A NaN score makes the whole output of its query NaN.
@@ -17,52 +20,60 @@
 
 use std::ops::Range;
 
-use super::activations;
-use super::lanes::{self, Lanes, Rows8};
-use crate::float16::f16_to_f32;
+use super::ColumnBlock;
+use super::lanes::{self, Lanes};
 use crate::math::{exp, tanh};
 
 /// Positions in a split: enough to amortise joining, few enough that scores stay in registers and L1.
 pub(super) const SPLIT: usize = 64;
 
+/// Slots whose keys lie together.
+pub const KEY_BLOCK: usize = 8;
+
+/// Where number `number` of the key in slot `slot` lies, among keys of `width` numbers: eight slots together, number
+/// by number. The numbers of all heads count through.
+#[inline(always)]
+pub fn key_at(width: usize, slot: usize, number: usize) -> usize {
+    (slot / KEY_BLOCK * width + number) * KEY_BLOCK + slot % KEY_BLOCK
+}
+
 /// The cached keys and values of one layer and one key/value head, as f16 bit patterns.
 ///
-/// The row of slot `s` is `[s * stride .. s * stride + head_dim]` of either slice. Positions below `committed`
-/// lie in the slot of their own number; position `committed + i` lies in slot `path[i]`.
+/// Positions below `committed` lie in the slot of their own number; those behind lie where each row's path says.
 #[derive(Clone, Copy, Debug)]
 pub struct KvRows<'a> {
-    /// Keys, starting at this head's first number in slot 0.
+    /// Keys, laid out as [`key_at`] says, starting at this head's first number.
     pub keys: &'a [u16],
-    /// Values, starting at this head's first number in slot 0.
+    /// Values, slot after slot, starting at this head's first number in slot 0.
     pub values: &'a [u16],
-    /// Numbers from one slot to the next.
-    pub stride: usize,
+    /// Numbers of all heads together: from one slot's values to the next's.
+    pub width: usize,
     /// Numbers in a head.
     pub head_dim: usize,
     /// Positions that lie in the slot of their own number.
     pub committed: usize,
-    /// Slots of the positions from `committed` on: the row's ancestors in order, itself last.
-    pub path: &'a [u32],
 }
 
 impl KvRows<'_> {
+    /// The slot of a position, for a row with this path.
     #[inline(always)]
-    fn offset(&self, position: usize) -> usize {
-        let slot = match position.checked_sub(self.committed) {
+    fn slot(&self, path: &[u32], position: usize) -> usize {
+        match position.checked_sub(self.committed) {
             None => position,
-            Some(beyond) => self.path[beyond] as usize,
-        };
-        slot * self.stride
+            Some(beyond) => path[beyond] as usize,
+        }
     }
 }
 
 /// What one row attends to, and how scores are made.
 #[derive(Clone, Copy, Debug)]
-pub struct Attend {
+pub struct Attend<'a> {
     /// First position visible.
     pub first: usize,
     /// Last position visible, inclusive.
     pub last: usize,
+    /// Slots of the positions from `committed` on: the row's ancestors in order, itself last.
+    pub path: &'a [u32],
     /// Factor on the dot product of query and key.
     pub scale: f32,
     /// `cap * tanh(score / cap)`, if given.
@@ -72,18 +83,16 @@ pub struct Attend {
 /// Working memory of attention; keep one per thread.
 #[derive(Debug, Default)]
 pub struct AttendScratch {
-    /// The queries, padded, `[n_rep, head_dim / 8]`.
-    queries: Vec<[f32; 8]>,
-    /// Scores, then weights, of the current split, one entry a query.
+    /// Scores, then weights, of the current split and row, one entry a query.
     weights: Vec<[f32; SPLIT]>,
-    /// Weighted values of the current split, `[n_rep, head_dim / 8]`.
+    /// Weighted values of the current split and row, `[queries, eights]`.
     values: Vec<[f32; 8]>,
-    /// The result so far, `[n_rep, head_dim / 8]`.
+    /// The results so far, `[rows, queries, eights]`.
     joined: Vec<[f32; 8]>,
-    /// Keys or values of up to 8 positions, widened and padded, `[head_dim / 8, 8]`.
-    rows: Vec<[[f32; 8]; 8]>,
-    /// One per query.
+    /// `[rows, queries]`.
     states: Vec<Softmax>,
+    /// Keys of eight positions whose slots do not lie together.
+    gathered: Vec<[u16; KEY_BLOCK]>,
 }
 
 impl AttendScratch {
@@ -92,125 +101,262 @@ impl AttendScratch {
         AttendScratch::default()
     }
 
-    /// Takes the queries in and forgets what was attended to.
-    fn reset(&mut self, q: &[f32], head_dim: usize) {
-        let (n_rep, eights) = (q.len() / head_dim, head_dim.div_ceil(8));
-        let zeros = [0.0; 8];
-        self.queries.resize(n_rep * eights, zeros);
-        for (padded, query) in self.queries.chunks_exact_mut(eights).zip(q.chunks_exact(head_dim)) {
-            activations::pad(query, padded);
-        }
-        self.weights.resize(n_rep, [0.0; SPLIT]);
-        self.values.resize(n_rep * eights, zeros);
+    fn reset(&mut self, rows: usize, queries: usize, head_dim: usize) {
+        let eights = head_dim.div_ceil(8);
+        self.weights.resize(queries, [0.0; SPLIT]);
+        self.values.resize(queries * eights, [0.0; 8]);
         self.joined.clear();
-        self.joined.resize(n_rep * eights, zeros);
-        self.rows.clear();
-        self.rows.resize(eights, [zeros; 8]);
+        self.joined.resize(rows * queries * eights, [0.0; 8]);
         self.states.clear();
-        self.states.resize(n_rep, Softmax::EMPTY);
+        self.states.resize(rows * queries, Softmax::EMPTY);
+        self.gathered.resize(head_dim, [0; KEY_BLOCK]);
     }
 }
 
-/// Attends `q` `[n_rep, head_dim]` to the rows of `kv`. Compiled once for each table.
+/// Attends the query heads of `q` in the columns of `out` to `kv`, for each of `rows`. Compiled once for each table.
 #[inline(always)]
 pub(super) fn attend<L: Lanes>(
     lanes: L,
     q: &[f32],
+    rows: &[Attend<'_>],
     kv: &KvRows<'_>,
-    spec: &Attend,
     scratch: &mut AttendScratch,
-    out: &mut [f32],
+    out: &mut ColumnBlock<'_>,
 ) {
+    let (columns, n_out) = (out.columns(), out.n_out());
+    let queries = columns.len() / kv.head_dim;
     let eights = kv.head_dim.div_ceil(8);
-    scratch.reset(q, kv.head_dim);
-    let AttendScratch { queries, weights, values, joined, rows, states } = scratch;
-
-    let mut start = spec.first;
-    while start <= spec.last {
-        let end = (start / SPLIT * SPLIT + SPLIT).min(spec.last + 1);
-        let visible = start % SPLIT..(end - 1) % SPLIT + 1;
-        for first in (start..end).step_by(8) {
-            let count = 8.min(end - first);
-            widen(lanes, kv.keys, kv, first..first + count, rows);
-            for (query, weights) in queries.chunks_exact(eights).zip(weights.iter_mut()) {
-                let products = lanes::dots(lanes, query, rows);
-                weights[first % SPLIT..][..count].copy_from_slice(&products[..count]);
+    scratch.reset(rows.len(), queries, kv.head_dim);
+    let AttendScratch { weights, values, joined, states, gathered } = scratch;
+    let first = rows.iter().map(|row| row.first / SPLIT).min().unwrap_or(0);
+    let last = rows.iter().map(|row| row.last / SPLIT).max().unwrap_or(0);
+    for split in first..=last {
+        let start = split * SPLIT;
+        for (r, row) in rows.iter().enumerate() {
+            let visible = row.first.max(start) - start..(row.last + 1).min(start + SPLIT).max(start) - start;
+            if visible.is_empty() {
+                continue;
+            }
+            let q = &q[r * n_out..][columns.clone()];
+            let states = &mut states[r * queries..][..queries];
+            for at in (visible.start / KEY_BLOCK * KEY_BLOCK..visible.end).step_by(KEY_BLOCK) {
+                let wanted = at.max(visible.start)..(at + KEY_BLOCK).min(visible.end);
+                let keys = keys(kv, row.path, start + at, start + wanted.start..start + wanted.end, gathered);
+                for (first, count) in Groups(0..queries) {
+                    let q = &q[first * kv.head_dim..][..count * kv.head_dim];
+                    let weights = &mut weights[first..first + count];
+                    match count {
+                        6 => products::<L, 6>(lanes, q, keys, at, weights),
+                        4 => products::<L, 4>(lanes, q, keys, at, weights),
+                        3 => products::<L, 3>(lanes, q, keys, at, weights),
+                        2 => products::<L, 2>(lanes, q, keys, at, weights),
+                        _ => products::<L, 1>(lanes, q, keys, at, weights),
+                    }
+                }
+            }
+            for (weights, state) in weights.iter_mut().zip(states.iter_mut()) {
+                row.score(weights, visible.clone());
+                state.soften(weights);
+            }
+            let mut offsets = [0; SPLIT];
+            for at in visible.clone() {
+                offsets[at] = kv.slot(row.path, start + at) * kv.width;
+            }
+            let seen = Seen { kv, offsets: &offsets, visible };
+            for (first, count) in Groups(0..queries) {
+                let weights = &weights[first..first + count];
+                let values = &mut values[first * eights..(first + count) * eights];
+                match count {
+                    6 => seen.add_weighted::<L, 6, 2>(lanes, weights, values),
+                    4 => seen.add_weighted::<L, 4, 2>(lanes, weights, values),
+                    3 => seen.add_weighted::<L, 3, 2>(lanes, weights, values),
+                    2 => seen.add_weighted::<L, 2, 4>(lanes, weights, values),
+                    _ => seen.add_weighted::<L, 1, 4>(lanes, weights, values),
+                }
+            }
+            let joined = joined[r * queries * eights..][..queries * eights].chunks_exact_mut(eights);
+            for ((joined, values), state) in joined.zip(values.chunks_exact(eights)).zip(states.iter()) {
+                for (joined, &value) in joined.as_flattened_mut().iter_mut().zip(values.as_flattened()) {
+                    *joined = value.mul_add(state.new_factor, *joined * state.old_factor);
+                }
             }
         }
-        for (weights, state) in weights.iter_mut().zip(states.iter_mut()) {
-            spec.score(weights, visible.clone());
-            state.soften(weights);
-        }
-        values.fill([0.0; 8]);
-        for first in (start..end).step_by(8) {
-            let count = 8.min(end - first);
-            widen(lanes, kv.values, kv, first..first + count, rows);
-            for (values, weights) in values.chunks_exact_mut(eights).zip(weights.iter()) {
-                add_weighted(lanes, &weights[first % SPLIT..][..count], rows, values);
-            }
-        }
-        let joins = joined.chunks_exact_mut(eights).zip(values.chunks_exact(eights));
-        for ((joined, values), state) in joins.zip(states.iter()) {
-            for (joined, &value) in joined.as_flattened_mut().iter_mut().zip(values.as_flattened()) {
-                *joined = value.mul_add(state.new_factor, *joined * state.old_factor);
-            }
-        }
-        start = end;
     }
-    let heads = out.chunks_exact_mut(kv.head_dim).zip(joined.chunks_exact(eights));
-    for ((out, joined), state) in heads.zip(states.iter()) {
-        for (out, joined) in out.iter_mut().zip(joined.as_flattened()) {
-            *out = joined / state.sum;
+    for r in 0..rows.len() {
+        let joined = joined[r * queries * eights..].chunks_exact(eights);
+        let states = &states[r * queries..];
+        for ((out, joined), state) in out.row_mut(r).chunks_exact_mut(kv.head_dim).zip(joined).zip(states) {
+            for (out, joined) in out.iter_mut().zip(joined.as_flattened()) {
+                *out = joined / state.sum;
+            }
         }
     }
 }
 
-/// Widens keys or values of up to 8 positions; the padding stays zero.
+/// Queries in groups whose sums fit the registers: first and count, which is 1, 2, 3, 4 or 6.
+///
+/// An iterator, and plain loops below, because a closure would be compiled without the table's CPU features.
+struct Groups(Range<usize>);
+
+impl Iterator for Groups {
+    type Item = (usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let count = match self.0.len() {
+            0 => return None,
+            left @ 1..=4 => left,
+            5 => 3,
+            _ => 6,
+        };
+        let first = self.0.start;
+        self.0.start += count;
+        Some((first, count))
+    }
+}
+
+/// The keys of eight positions from `start` on, number by number; only `wanted` positions are looked at.
 #[inline(always)]
-fn widen<L: Lanes>(lanes: L, data: &[u16], kv: &KvRows<'_>, positions: Range<usize>, rows: &mut Rows8) {
-    for (r, position) in positions.enumerate() {
-        let (halves, tail) = data[kv.offset(position)..][..kv.head_dim].as_chunks::<8>();
-        for (halves, rows) in halves.iter().zip(rows.iter_mut()) {
-            lanes.store(&mut rows[r], lanes.widen(halves));
-        }
-        if let Some(rows) = rows.get_mut(halves.len()) {
-            for (float, &half) in rows[r].iter_mut().zip(tail) {
-                *float = f16_to_f32(half);
-            }
+fn keys<'k>(
+    kv: &KvRows<'k>,
+    path: &[u32],
+    start: usize,
+    wanted: Range<usize>,
+    gathered: &'k mut Vec<[u16; KEY_BLOCK]>,
+) -> &'k [[u16; KEY_BLOCK]] {
+    let in_place = wanted.end <= kv.committed || wanted.clone().all(|p| kv.slot(path, p) == p);
+    if in_place {
+        let block = &kv.keys[key_at(kv.width, start, 0)..][..kv.head_dim * KEY_BLOCK];
+        return block.as_chunks().0;
+    }
+    for position in wanted {
+        let slot = kv.slot(path, position);
+        for (number, eight) in gathered.iter_mut().enumerate() {
+            eight[position % KEY_BLOCK] = kv.keys[key_at(kv.width, slot, number)];
         }
     }
+    gathered
 }
 
-/// Adds the weighted values of these positions, ascending, to the sums of one query.
+/// Dot products of `N` queries with the keys of eight positions, to entries `at..at + 8` of `out`.
 #[inline(always)]
-fn add_weighted<L: Lanes>(lanes: L, weights: &[f32], rows: &Rows8, sums: &mut [[f32; 8]]) {
-    /// Sums kept in registers at a time.
-    const AT_ONCE: usize = 8;
-    let weights = &weights[..weights.len().min(8)];
-    let (rows, rows_tail) = rows.as_chunks::<AT_ONCE>();
-    let (sums, sums_tail) = sums.as_chunks_mut::<AT_ONCE>();
-    for (rows, sums) in rows.iter().zip(sums) {
-        let mut registers = sums.map(|sums| lanes.load(&sums));
-        for (r, &weight) in weights.iter().enumerate() {
-            let weight = lanes.splat(weight);
-            for i in 0..AT_ONCE {
-                registers[i] = lanes.fma(weight, lanes.load(&rows[i][r]), registers[i]);
+fn products<L: Lanes, const N: usize>(
+    lanes: L,
+    q: &[f32],
+    keys: &[[u16; KEY_BLOCK]],
+    at: usize,
+    out: &mut [[f32; SPLIT]],
+) {
+    let queries: [(&[[f32; 2]], &[f32]); N] =
+        std::array::from_fn(|n| q[n * keys.len()..(n + 1) * keys.len()].as_chunks());
+    let (pairs, tail) = keys.as_chunks::<2>();
+    let mut sums = [[lanes.splat(0.0); 2]; N];
+    for (i, [even, odd]) in pairs.iter().enumerate() {
+        let keys = [lanes.widen(even), lanes.widen(odd)];
+        for n in 0..N {
+            let q = queries[n].0[i];
+            for side in 0..2 {
+                sums[n][side] = lanes.fma(lanes.splat(q[side]), keys[side], sums[n][side]);
             }
         }
-        for (sums, register) in sums.iter_mut().zip(registers) {
-            lanes.store(sums, register);
+    }
+    for key in tail {
+        let key = lanes.widen(key);
+        for n in 0..N {
+            sums[n][0] = lanes.fma(lanes.splat(queries[n].1[0]), key, sums[n][0]);
         }
     }
-    for (rows, sums) in rows_tail.iter().zip(sums_tail) {
-        let mut register = lanes.load(sums);
-        for (r, &weight) in weights.iter().enumerate() {
-            register = lanes.fma(lanes.splat(weight), lanes.load(&rows[r]), register);
-        }
-        lanes.store(sums, register);
+    for (out, [even, odd]) in out.iter_mut().zip(sums) {
+        let out = out[at..].first_chunk_mut().expect("a split is whole blocks");
+        lanes.store(out, lanes.add(even, odd));
     }
 }
 
-impl Attend {
+/// The values a row sees in a split.
+struct Seen<'a> {
+    kv: &'a KvRows<'a>,
+    offsets: &'a [usize; SPLIT],
+    visible: Range<usize>,
+}
+
+impl Seen<'_> {
+    /// Weighted sums of the values for `N` queries, `EIGHTS` registers of numbers at a time; positions ascending.
+    #[inline(always)]
+    fn add_weighted<L: Lanes, const N: usize, const EIGHTS: usize>(
+        &self,
+        lanes: L,
+        weights: &[[f32; SPLIT]],
+        out: &mut [[f32; 8]],
+    ) {
+        let weights: &[[f32; SPLIT]; N] = weights.first_chunk().expect("one entry a query");
+        let whole = self.kv.head_dim / 8;
+        let mut at = 0;
+        while at + EIGHTS <= whole {
+            self.some::<L, N, EIGHTS>(lanes, weights, at, out);
+            at += EIGHTS;
+        }
+        while at < whole {
+            self.some::<L, N, 1>(lanes, weights, at, out);
+            at += 1;
+        }
+        if self.kv.head_dim % 8 != 0 {
+            self.last::<L, N>(lanes, weights, out);
+        }
+    }
+
+    #[inline(always)]
+    fn some<L: Lanes, const N: usize, const EIGHTS: usize>(
+        &self,
+        lanes: L,
+        weights: &[[f32; SPLIT]; N],
+        at: usize,
+        out: &mut [[f32; 8]],
+    ) {
+        let mut sums = [[lanes.splat(0.0); EIGHTS]; N];
+        for position in self.visible.clone() {
+            let row = &self.kv.values[self.offsets[position] + at * 8..][..EIGHTS * 8];
+            let row: &[[u16; 8]; EIGHTS] = row.as_chunks().0.first_chunk().expect("cut to the length");
+            let mut values = [lanes.splat(0.0); EIGHTS];
+            for e in 0..EIGHTS {
+                values[e] = lanes.widen(&row[e]);
+            }
+            for n in 0..N {
+                let weight = lanes.splat(weights[n][position]);
+                for e in 0..EIGHTS {
+                    sums[n][e] = lanes.fma(weight, values[e], sums[n][e]);
+                }
+            }
+        }
+        let eights = out.len() / N;
+        for n in 0..N {
+            for e in 0..EIGHTS {
+                lanes.store(&mut out[n * eights + at + e], sums[n][e]);
+            }
+        }
+    }
+
+    /// The numbers behind the last whole eight of a head.
+    #[inline(always)]
+    fn last<L: Lanes, const N: usize>(&self, lanes: L, weights: &[[f32; SPLIT]; N], out: &mut [[f32; 8]]) {
+        let (start, end) = (self.kv.head_dim / 8 * 8, self.kv.head_dim);
+        let mut sums = [lanes.splat(0.0); N];
+        for position in self.visible.clone() {
+            let mut halves = [0; 8];
+            let row = &self.kv.values[self.offsets[position]..][start..end];
+            halves[..row.len()].copy_from_slice(row);
+            let value = lanes.widen(&halves);
+            for n in 0..N {
+                sums[n] = lanes.fma(lanes.splat(weights[n][position]), value, sums[n]);
+            }
+        }
+        let eights = out.len() / N;
+        for n in 0..N {
+            lanes.store(&mut out[(n + 1) * eights - 1], sums[n]);
+        }
+    }
+}
+
+impl Attend<'_> {
     /// Turns products to scores. Positions of the split that are not visible get a weight of exactly 0.
     #[inline(always)]
     fn score(&self, products: &mut [f32; SPLIT], visible: Range<usize>) {

@@ -17,6 +17,8 @@ pub(super) trait Lanes: Copy {
     fn splat(self, value: f32) -> Self::Eight;
     /// `a * b + c` in every lane, rounded once.
     fn fma(self, a: Self::Eight, b: Self::Eight, c: Self::Eight) -> Self::Eight;
+    /// `a + b` in every lane.
+    fn add(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// [`sum8`] of each of eight.
     fn sums(self, eights: [Self::Eight; 8]) -> [f32; 8];
     /// Halves as floats, exactly.
@@ -52,6 +54,11 @@ impl Lanes for Plain {
     #[inline(always)]
     fn fma(self, a: [f32; 8], b: [f32; 8], c: [f32; 8]) -> [f32; 8] {
         std::array::from_fn(|l| a[l].mul_add(b[l], c[l]))
+    }
+
+    #[inline(always)]
+    fn add(self, a: [f32; 8], b: [f32; 8]) -> [f32; 8] {
+        std::array::from_fn(|l| a[l] + b[l])
     }
 
     #[inline(always)]

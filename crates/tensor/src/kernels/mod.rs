@@ -28,14 +28,14 @@ use std::sync::OnceLock;
 use crate::block::BlockType;
 pub use activations::{ActScheme, Activations};
 pub use arena::{Arena, Region};
-pub use attention::{Attend, AttendScratch, KvRows};
+pub use attention::{Attend, AttendScratch, KEY_BLOCK, KvRows, key_at};
 pub use columns::{ColumnBlock, Columns};
 use matrix::{Layout, TILE};
 pub use matrix::{Matrix, PackPart, Packing};
 pub use rows::RopeStyle;
 
 /// Name and version of the arithmetic. Change it with any change of bits.
-const NUMERICS_ID: &str = "cpu-1";
+const NUMERICS_ID: &str = "cpu-2";
 
 /// One set of loops, all for the same instruction set.
 pub struct Kernels {
@@ -56,7 +56,7 @@ pub struct Kernels {
     all_finite: unsafe fn(&[f32]) -> bool,
     rope: unsafe fn(&mut [f32], usize, usize, &[f32], RopeStyle),
     to_halves: unsafe fn(&[f32], &mut [u16]),
-    attend: unsafe fn(&[f32], &KvRows<'_>, &Attend, &mut AttendScratch, &mut [f32]),
+    attend: unsafe fn(&[f32], &[Attend<'_>], &KvRows<'_>, &mut AttendScratch, &mut ColumnBlock<'_>),
     probe_read: unsafe fn(&[u8]) -> u64,
     probe_multiply: unsafe fn(usize) -> usize,
 }
@@ -297,24 +297,29 @@ impl Kernels {
         unsafe { (self.to_halves)(x, out) }
     }
 
-    /// Attention of the query heads `q` `[n_rep, head_dim]` of one row that share the key/value head `kv`, over
-    /// positions `spec.first..=spec.last`; writes `out` `[n_rep, head_dim]`.
+    /// Attention of the query heads in the columns of `out` `[rows, heads * head_dim]`, all of which share the
+    /// key/value head `kv`; `q` has the shape of the whole output, and `rows` says what each row sees.
     ///
     /// # Panics
-    /// When shapes do not fit, no position is visible, or a position lies outside `kv`.
+    /// When shapes do not fit, a row sees no position, or a position lies outside `kv`.
     pub fn attend(
         &self,
         q: &[f32],
+        rows: &[Attend<'_>],
         kv: &KvRows<'_>,
-        spec: &Attend,
         scratch: &mut AttendScratch,
-        out: &mut [f32],
+        mut out: ColumnBlock<'_>,
     ) {
-        assert!(kv.head_dim > 0 && q.len().is_multiple_of(kv.head_dim), "not whole heads of {}", kv.head_dim);
-        assert_eq!(q.len(), out.len(), "output has another shape");
-        assert!(spec.first <= spec.last, "no position between {} and {}", spec.first, spec.last);
+        let (columns, head_dim) = (out.columns(), kv.head_dim);
+        let whole = head_dim > 0 && columns.start % head_dim == 0 && columns.len() % head_dim == 0;
+        assert!(whole, "columns {columns:?} are not whole heads of {head_dim}");
+        assert_eq!(q.len(), rows.len() * out.n_out(), "queries have another shape");
+        assert_eq!(rows.len(), out.rows(), "output has another shape");
+        for row in rows {
+            assert!(row.first <= row.last, "no position between {} and {}", row.first, row.last);
+        }
         // SAFETY: by this module's invariant, this CPU has the features.
-        unsafe { (self.attend)(q, kv, spec, scratch, out) }
+        unsafe { (self.attend)(q, rows, kv, scratch, &mut out) }
     }
 }
 

@@ -56,6 +56,12 @@ fn to_halves(x: &[f32], out: &mut [u16]) {
     }
 }
 
-fn attend(q: &[f32], kv: &KvRows<'_>, spec: &Attend, scratch: &mut AttendScratch, out: &mut [f32]) {
-    attention::attend(Plain, q, kv, spec, scratch, out);
+fn attend(
+    q: &[f32],
+    rows: &[Attend<'_>],
+    kv: &KvRows<'_>,
+    scratch: &mut AttendScratch,
+    out: &mut ColumnBlock<'_>,
+) {
+    attention::attend(Plain, q, rows, kv, scratch, out);
 }

@@ -166,8 +166,14 @@ fn to_halves(x: &[f32], out: &mut [u16]) {
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn attend(q: &[f32], kv: &KvRows<'_>, spec: &Attend, scratch: &mut AttendScratch, out: &mut [f32]) {
-    attention::attend(Avx2::here(), q, kv, spec, scratch, out);
+fn attend(
+    q: &[f32],
+    rows: &[Attend<'_>],
+    kv: &KvRows<'_>,
+    scratch: &mut AttendScratch,
+    out: &mut ColumnBlock<'_>,
+) {
+    attention::attend(Avx2::here(), q, rows, kv, scratch, out);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

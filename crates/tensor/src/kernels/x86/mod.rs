@@ -46,10 +46,10 @@ mod tests {
             table.rms_norm(&a, &a, 1e-6, &mut out);
             let mut halves = [0; 64];
             table.to_halves(&a, &mut halves);
-            let kv =
-                KvRows { keys: &halves, values: &halves, stride: 16, head_dim: 16, committed: 4, path: &[] };
-            let spec = Attend { first: 0, last: 3, scale: 1.0, softcap: Some(2.0) };
-            table.attend(&a, &kv, &spec, &mut AttendScratch::new(), &mut out);
+            let kv = KvRows { keys: &halves, values: &halves, width: 8, head_dim: 8, committed: 4 };
+            let row = Attend { first: 0, last: 3, path: &[], scale: 1.0, softcap: Some(2.0) };
+            let block = Columns::new(&mut out, 1, 64).whole();
+            table.attend(&a, &[row], &kv, &mut AttendScratch::new(), block);
             for block_type in [BlockType::Q8_0, BlockType::F16] {
                 let weight = table.pack(block_type, &vec![1; 16 * block_type.row_bytes(64).unwrap()], 16, 64);
                 let mut acts = Activations::new();

@@ -289,6 +289,12 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn add(self, a: Float, b: Float) -> Float {
+        // SAFETY: `self` proves the feature.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
     fn sums(self, eights: [Float; 8]) -> [f32; 8] {
         let mut sums = [0.0; 8];
         // SAFETY: `self` proves the feature; the store is to 8 floats, unaligned.
