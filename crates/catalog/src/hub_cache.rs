@@ -130,10 +130,12 @@ impl RepoFolder {
         for copy in self.copies(file) {
             let blob = fs::canonicalize(&copy).map_err(CatalogError::io("read", &copy))?;
             let size = fs::metadata(&blob).map_err(CatalogError::io("read", &blob))?.len();
+            // A link may lead anywhere; only what lies in this repository's own folder is ours to delete.
+            let ours = fs::canonicalize(&self.root).is_ok_and(|root| blob.starts_with(root));
             remove_if_there(&copy)?;
-            if blob == copy || !blob.exists() {
+            if !blob.exists() {
                 freed += size;
-            } else if !self.is_linked(&blob) {
+            } else if ours && !self.is_linked(&blob) {
                 remove_if_there(&blob)?;
                 freed += size;
             }
@@ -243,6 +245,21 @@ mod tests {
         assert!(repo.blob("e1").exists());
         assert_eq!(repo.remove("deep/er/b.gguf").unwrap(), 5);
         assert!(!repo.blob("e1").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn removing_a_link_that_leads_outside_leaves_what_it_leads_to() {
+        let hub = tempfile::tempdir().unwrap();
+        let outside = hub.path().join("precious.gguf");
+        fs::write(&outside, b"12345").unwrap();
+        let repo = RepoFolder::new(hub.path(), "user/repo");
+        let copy = hub.path().join("models--user--repo/snapshots/c1/a.gguf");
+        make_parent(&copy).unwrap();
+        std::os::unix::fs::symlink(&outside, &copy).unwrap();
+        assert_eq!(repo.remove("a.gguf").unwrap(), 0);
+        assert!(fs::symlink_metadata(&copy).is_err(), "the link is gone");
+        assert_eq!(fs::read(&outside).unwrap(), b"12345");
     }
 
     #[test]

@@ -336,8 +336,15 @@ impl Record {
 }
 
 /// Replaces the file at `path` with `bytes`: written beside it, flushed to the disk, renamed over it, and the
-/// directory flushed where the system allows. A failure leaves the old file and no temporary one.
+/// directory flushed where the system allows. A failure leaves the old file and no temporary one. A link is followed;
+/// what is no regular file (a device, a pipe) is written to, never replaced.
 fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let followed = match fs::canonicalize(path) {
+        Ok(target) if fs::metadata(&target)?.is_file() => target,
+        Ok(special) => return OpenOptions::new().write(true).open(special)?.write_all(bytes),
+        Err(_) => path.to_owned(),
+    };
+    let path = followed.as_path();
     // Process id and counter keep concurrent writers, in this process or another, off each other's temporary file.
     static WRITES: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file name"))?;

@@ -133,6 +133,14 @@ impl Model {
         read.map(|spec| spec.n_out as u64 * spec.k as u64).sum()
     }
 
+    /// Whether the file still is what was loaded: token tables are read from it while the model runs.
+    ///
+    /// # Errors
+    /// [`ModelError`] when it was written to.
+    pub fn check_unchanged(&self) -> Result<(), ModelError> {
+        self.gguf.check_unchanged()
+    }
+
     /// Bytes of weights one pass reads: every matrix and vector once, but the token table only
     /// where it also serves as the output matrix.
     pub fn bytes_per_pass(&self) -> u64 {

@@ -142,7 +142,8 @@ impl Engine {
         // Log-probabilities are reported for plain decoding, one pass a token.
         let speculate = options.speculate && options.logprobs.is_none();
         let speculator = if speculate { &mut self.speculator } else { &mut self.plain };
-        Generation::start(&mut self.target, speculator, &self.tokenizer, tokens, options)
+        let model = (&self.model, &self.tokenizer);
+        Generation::start(&mut self.target, speculator, model, tokens, options)
     }
 
     /// The token ids a prompt becomes.

@@ -12,6 +12,7 @@ use pilotfish_engine::CachedLane;
 use pilotfish_engine::sampling::{Logprobs, Sampler};
 use pilotfish_engine::session::{FinishReason, Limits, Session, StreamedText};
 use pilotfish_engine::speculate::{self, Options, SpeculationReport, Speculator, Stats};
+use pilotfish_model::Model;
 use pilotfish_model::text::{StopStrings, Tokenizer};
 
 use crate::{Error, GenerateOptions};
@@ -48,16 +49,18 @@ pub struct Generation<'a> {
     // Gone once the answer has ended or failed.
     running: Option<speculate::Generation<'a>>,
     logprobs: Vec<Logprobs>,
+    model: Arc<Model>,
 }
 
 impl<'a> Generation<'a> {
     pub(crate) fn start(
         target: &'a mut CachedLane,
         speculator: &'a mut Speculator,
-        tokenizer: &Tokenizer,
+        (model, tokenizer): (&Arc<Model>, &Tokenizer),
         prompt: Vec<u32>,
         options: &GenerateOptions,
     ) -> Result<Self, Error> {
+        model.check_unchanged()?;
         let info = target.info();
         let sampler = Sampler::new(options.sampling.clone(), info.vocab, 0)?;
         let limits = Limits {
@@ -76,7 +79,7 @@ impl<'a> Generation<'a> {
         let engine_options =
             Options { logprobs: options.logprobs, cancel: Arc::clone(&options.cancel), ..Options::default() };
         let running = speculate::Generation::new(target, speculator, session, engine_options)?;
-        Ok(Self { running: Some(running), logprobs: Vec::new() })
+        Ok(Self { running: Some(running), logprobs: Vec::new(), model: Arc::clone(model) })
     }
 
     /// Runs a round; `None` once the answer has ended.
@@ -91,6 +94,10 @@ impl<'a> Generation<'a> {
                 }
                 Ok(None) => {
                     let ended = self.running.take()?;
+                    // Tokens were looked up in the file all along; an answer from another file is none.
+                    if let Err(error) = self.model.check_unchanged() {
+                        return Some(Err(error.into()));
+                    }
                     return Some(Ok(Event::Finished(Box::new(self.summary(&ended)))));
                 }
                 Err(error) => {

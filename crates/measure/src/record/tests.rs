@@ -195,6 +195,32 @@ fn a_written_record_reads_back_and_leaves_nothing_beside_it() {
     assert_eq!(dir.names(), ["bench.json"]);
 }
 
+#[cfg(unix)]
+#[test]
+fn links_are_followed_and_devices_are_never_replaced() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    let dir = Scratch::new("special");
+    fs::write(dir.0.join("real.json"), "old").expect("writable");
+    symlink("real.json", dir.0.join("link.json")).expect("links are possible");
+    sample().write(&dir.0.join("link.json")).expect("writable");
+    assert!(fs::symlink_metadata(dir.0.join("link.json")).expect("there").is_symlink());
+    assert_eq!(Record::read(&dir.0.join("real.json")).expect("just written"), sample());
+    assert_eq!(dir.names(), ["link.json", "real.json"]);
+
+    // Through links of our own, so that a regression cannot harm the machine's devices.
+    for (device, works) in [("/dev/null", true), ("/dev/full", cfg!(not(target_os = "linux")))] {
+        if !std::path::Path::new(device).exists() {
+            continue;
+        }
+        let path = dir.0.join("device");
+        symlink(device, &path).expect("links are possible");
+        assert_eq!(sample().write(&path).is_ok(), works, "{device}");
+        assert!(fs::metadata(device).expect("there").file_type().is_char_device());
+        fs::remove_file(&path).expect("ours");
+    }
+}
+
 #[test]
 fn a_failed_write_keeps_the_old_file_and_no_temporary_one() {
     let dir = Scratch::new("failed");

@@ -2,7 +2,8 @@
 //!
 //! Weights are read where they lie, so a model costs no copy and pages that are not used can be dropped. The
 //! price: whoever truncates the file while it is mapped ends this process with a bus error, loudly, and no
-//! handler hides that. Size and time are recorded at opening so that [`MappedFile::check_unchanged`] can tell.
+//! handler hides that. Size and time are recorded at opening so that [`MappedFile::check_unchanged`] can tell when
+//! it was rewritten in place; a file that was deleted or replaced by another stays whole here.
 //!
 //! Invariant: only regular, non-empty files are mapped, and nothing here writes.
 //! Not here: what the bytes mean (`gguf`, `safetensors`).
@@ -25,6 +26,7 @@ use crate::error::ModelError;
 #[derive(Debug)]
 pub struct MappedFile {
     map: Mmap,
+    file: File,
     path: PathBuf,
     modified: Option<SystemTime>,
 }
@@ -46,7 +48,7 @@ impl MappedFile {
         // process (documented above) and a concurrent write can change weights but no parsed length or range,
         // because those were copied out of the map and are checked against its fixed length.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| ModelError::io(path, e))?;
-        Ok(MappedFile { map, path: path.to_owned(), modified: seen.modified().ok() })
+        Ok(MappedFile { map, file, path: path.to_owned(), modified: seen.modified().ok() })
     }
 
     /// Path it was opened by.
@@ -71,17 +73,17 @@ impl MappedFile {
         };
     }
 
-    /// Compares size and time of the path with those at opening.
+    /// Compares size and time of the mapped file with those at opening.
     ///
     /// # Errors
-    /// The file is gone, or was changed or replaced since.
+    /// The file was written to or cut since.
     pub fn check_unchanged(&self) -> Result<(), ModelError> {
-        let now = fs::metadata(&self.path).map_err(|e| ModelError::io(&self.path, e))?;
+        let now = self.file.metadata().map_err(|e| ModelError::io(&self.path, e))?;
         let same_size = usize::try_from(now.len()).is_ok_and(|len| len == self.map.len());
         if same_size && now.modified().ok() == self.modified {
             return Ok(());
         }
-        Err(ModelError::not_a_model(&self.path, "the file was changed or replaced while it was in use"))
+        Err(ModelError::not_a_model(&self.path, "was written to while it was in use"))
     }
 }
 
@@ -134,11 +136,16 @@ mod tests {
         let map = MappedFile::open(&path).unwrap();
         assert_eq!(&map[..], b"abc");
         map.check_unchanged().unwrap();
-        // Replaced rather than rewritten, so that the old map stays whole.
+        // Replaced by another file, the old one stays whole.
         let other = folder.path().join("b.bin");
         fs::write(&other, b"abcd").unwrap();
         fs::rename(&other, &path).unwrap();
-        assert!(map.check_unchanged().unwrap_err().to_string().contains("changed or replaced"));
+        map.check_unchanged().unwrap();
         assert_eq!(&map[..], b"abc");
+        // Written in place, it is another model.
+        let map = MappedFile::open(&path).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(map.check_unchanged().unwrap_err().to_string().contains("was written to"));
     }
 }

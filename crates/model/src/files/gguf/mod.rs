@@ -184,6 +184,14 @@ impl Gguf {
         Ok(())
     }
 
+    /// Whether the file still is what was read.
+    ///
+    /// # Errors
+    /// It was written to; never for bytes that were handed over in memory.
+    pub fn check_unchanged(&self) -> Result<(), ModelError> {
+        self.bytes.mapped().map_or(Ok(()), MappedFile::check_unchanged)
+    }
+
     fn tensor_range(&self, name: &str) -> Result<std::ops::Range<usize>, ModelError> {
         let tensor = self.require_tensor(name)?;
         let start =
