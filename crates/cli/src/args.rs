@@ -7,20 +7,22 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pilotfish::{
     CpuOptions, Device, DrafterChoice, FinishReason, GenerateOptions, LoadOptions, ModelRef, SamplingParams,
 };
+use pilotfish_engine::sampling::SamplingError;
 use pilotfish_tensor::Kernels;
 
 use crate::cmd::{bench, chat, eval, inspect, models, pull, run};
 use crate::env;
 use crate::exit::usage;
+use crate::numbers::{number, threads, whole};
 use crate::output::note;
 
 /// Runs large language models with lossless speculative decoding.
 #[derive(Debug, Parser)]
-#[command(name = "pilotfish", version, disable_help_subcommand = true, arg_required_else_help = false, args_override_self = true, after_help = AFTER_HELP)]
+#[command(name = "pilotfish", version, arg_required_else_help = true, args_override_self = true, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -54,6 +56,16 @@ pub(crate) enum Command {
     Eval(eval::EvalArgs),
 }
 
+/// The command line as clap knows it, with the help that differs between commands.
+pub(crate) fn command() -> clap::Command {
+    let ppl = |ppl: clap::Command| {
+        ppl.mut_arg("ctx_size", |arg| {
+            arg.help("Tokens of a chunk, which is read into an empty context [default: 512]")
+        })
+    };
+    Cli::command().mut_subcommand("eval", |eval| eval.mut_subcommand("ppl", ppl))
+}
+
 /// Which model, and where it runs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
@@ -71,10 +83,10 @@ pub(crate) struct ModelArgs {
     #[arg(long)]
     pub(crate) offline: bool,
     /// Context in tokens [default: what the model was trained for, at most 8192].
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub(crate) ctx_size: Option<usize>,
-    /// Worker threads [default: physical cores].
-    #[arg(short, long, value_name = "N")]
+    /// Worker threads, 1 to 512 [default: physical cores].
+    #[arg(short, long, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
     pub(crate) threads: Option<usize>,
     /// Where to run; also written -dev. Only cpu is built.
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
@@ -88,18 +100,18 @@ pub(crate) struct ModelArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Speculation (never changes the text)")]
 pub(crate) struct DraftArgs {
-    /// Who guesses the next tokens.
-    #[arg(long, value_enum, default_value_t = DrafterName::Auto)]
-    pub(crate) drafter: DrafterName,
+    /// Who guesses the next tokens [default: auto].
+    #[arg(long, value_enum)]
+    pub(crate) drafter: Option<DrafterName>,
     /// Drafting model: catalog name or path; also written -md. It must share the model's vocabulary.
     #[arg(long, value_name = "MODEL", alias = "spec-draft-model")]
     pub(crate) model_draft: Option<String>,
     /// Most guesses a round [default: the drafter's own].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub(crate) spec_draft_n_max: Option<usize>,
-    /// The drafting model stops guessing below this probability.
-    #[arg(long, value_name = "P", default_value_t = 0.0, allow_negative_numbers = true)]
-    pub(crate) spec_draft_p_min: f32,
+    /// The drafting model (-md) stops guessing below this probability [default: 0].
+    #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
+    pub(crate) spec_draft_p_min: Option<f32>,
 }
 
 /// Names of `--drafter`.
@@ -125,29 +137,30 @@ pub(crate) struct SamplingArgs {
         alias = "temperature",
         value_name = "T",
         default_value_t = 0.0,
+        value_parser = number,
         allow_negative_numbers = true
     )]
     pub(crate) temp: f32,
     /// Keep the K likeliest tokens; 0 keeps all.
-    #[arg(long, value_name = "K", default_value_t = 40, allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", default_value_t = 40, value_parser = whole::<i32>, allow_negative_numbers = true)]
     pub(crate) top_k: i32,
     /// Keep the likeliest tokens that make up this probability.
-    #[arg(long, value_name = "P", default_value_t = 0.95, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = number, allow_negative_numbers = true)]
     pub(crate) top_p: f32,
     /// Keep tokens with at least this share of the likeliest one's probability.
-    #[arg(long, value_name = "P", default_value_t = 0.05, allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", default_value_t = 0.05, value_parser = number, allow_negative_numbers = true)]
     pub(crate) min_p: f32,
     /// Divide the logits of recent tokens; 1 is off.
-    #[arg(long, value_name = "R", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = number, allow_negative_numbers = true)]
     pub(crate) repeat_penalty: f32,
     /// Tokens the penalties look back over; -1 is all.
-    #[arg(long, value_name = "N", default_value_t = 64, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole::<i32>, allow_negative_numbers = true)]
     pub(crate) repeat_last_n: i32,
     /// Lower the logits of recent tokens by this much.
-    #[arg(long, value_name = "A", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "A", default_value_t = 0.0, value_parser = number, allow_negative_numbers = true)]
     pub(crate) presence_penalty: f32,
     /// Lower the logits of recent tokens by this much for each occurrence.
-    #[arg(long, value_name = "A", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "A", default_value_t = 0.0, value_parser = number, allow_negative_numbers = true)]
     pub(crate) frequency_penalty: f32,
     /// Add to one token's logit: ID+BIAS or ID-BIAS, as 29905-100. Repeatable.
     #[arg(long, value_name = "ID±BIAS")]
@@ -162,7 +175,7 @@ pub(crate) struct SamplingArgs {
 #[command(next_help_heading = "Answer")]
 pub(crate) struct ReplyArgs {
     /// Most tokens to write; -1 goes on until the model ends or the context is full [default: 1024].
-    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", value_parser = whole::<i64>, allow_negative_numbers = true)]
     pub(crate) predict: Option<i64>,
     /// End before this text. Repeatable.
     #[arg(short = 'r', long, alias = "reverse-prompt", value_name = "TEXT", allow_hyphen_values = true)]
@@ -185,7 +198,7 @@ impl ModelArgs {
     /// What to load, with n-gram drafting.
     ///
     /// # Errors
-    /// A usage error for a device, kernel table or thread count that does not exist.
+    /// A usage error for a device or kernel table that does not exist.
     pub(crate) fn load_options(&self) -> anyhow::Result<LoadOptions> {
         let kernels = match self.kernels.clone().or_else(env::kernels) {
             None => Kernels::best(),
@@ -197,9 +210,6 @@ impl ModelArgs {
         // clap would waive this beside -m, which excludes the repository.
         if self.hf_file.is_some() && self.hf_repo.is_none() {
             return Err(usage("-hff names a file of a repository, so it needs --hf-repo (-hf)"));
-        }
-        if self.threads == Some(0) {
-            return Err(usage("-t cannot be 0; leave it out to use every physical core"));
         }
         Ok(LoadOptions {
             model: self.model_ref(),
@@ -213,26 +223,51 @@ impl ModelArgs {
 
 impl DraftArgs {
     /// Adds the drafter to what is loaded.
-    pub(crate) fn apply_to_load(&self, options: &mut LoadOptions) {
-        options.drafter = match self.drafter {
+    ///
+    /// # Errors
+    /// A usage error for a flag that the drafter would ignore.
+    pub(crate) fn apply_to_load(&self, options: &mut LoadOptions) -> anyhow::Result<()> {
+        let drafter = self.drafter.unwrap_or(DrafterName::Auto);
+        let given = [
+            ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
+            ("--spec-draft-p-min", self.spec_draft_p_min.is_some()),
+        ];
+        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && drafter == DrafterName::None) {
+            return Err(usage(format!("{flag} has no meaning with --drafter none, which guesses nothing")));
+        }
+        if self.spec_draft_p_min.is_some() && self.model_draft.is_none() {
+            return Err(usage("--spec-draft-p-min is for a drafting model, so it needs -md"));
+        }
+        options.drafter = match drafter {
             DrafterName::Auto => DrafterChoice::Auto,
             DrafterName::None => DrafterChoice::None,
             DrafterName::Ngram => DrafterChoice::Ngram,
             DrafterName::Model => DrafterChoice::Model,
         };
         options.draft_model = self.model_draft.clone().map(ModelRef::Named);
-        options.draft_p_min = self.spec_draft_p_min;
+        options.draft_p_min = self.spec_draft_p_min.unwrap_or(0.0);
         options.draft_max = self.spec_draft_n_max;
+        Ok(())
+    }
+
+    /// The flag by which somebody asked for guesses, if one was given.
+    pub(crate) fn asked_by(&self) -> Option<&'static str> {
+        let flags = [
+            ("-md", self.model_draft.is_some()),
+            ("--drafter", self.drafter.is_some_and(|name| name != DrafterName::None)),
+            ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 }
 
 impl SamplingArgs {
-    /// The library's parameters; their ranges are checked when an answer starts.
+    /// The library's parameters. Only biased ids are not checked: the vocabulary is known once the model is loaded.
     ///
     /// # Errors
-    /// A usage error for a malformed bias or seed.
+    /// A usage error for a value out of range, or a malformed bias or seed.
     pub(crate) fn params(&self) -> anyhow::Result<SamplingParams> {
-        Ok(SamplingParams {
+        let params = SamplingParams {
             temperature: self.temp,
             top_k: self.top_k,
             top_p: self.top_p,
@@ -243,8 +278,28 @@ impl SamplingArgs {
             frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias.iter().map(|text| logit_bias(text)).collect::<anyhow::Result<_>>()?,
             seed: seed(&self.seed)?,
-        })
+        };
+        params.validate(usize::MAX).map_err(sampling_error)?;
+        Ok(params)
     }
+}
+
+/// A usage error that names the flag where the library names the parameter.
+pub(crate) fn sampling_error(error: SamplingError) -> anyhow::Error {
+    const FLAGS: [(&str, &str); 8] = [
+        ("temperature", "--temp"),
+        ("top_p", "--top-p"),
+        ("min_p", "--min-p"),
+        ("repeat_penalty", "--repeat-penalty"),
+        ("repeat_last_n", "--repeat-last-n"),
+        ("presence_penalty", "--presence-penalty"),
+        ("frequency_penalty", "--frequency-penalty"),
+        ("logit_bias", "--logit-bias"),
+    ];
+    let message = error.to_string();
+    // Every message begins with the parameter's name.
+    let named = FLAGS.iter().find_map(|(name, flag)| Some(format!("{flag}{}", message.strip_prefix(name)?)));
+    usage(named.unwrap_or(message))
 }
 
 /// Tokens of an answer where `-n` does not say. llama.cpp goes on for ever, and small models, read greedily, repeat
@@ -310,7 +365,7 @@ fn seed(text: &str) -> anyhow::Result<u64> {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Prompt")]
 pub(crate) struct PromptArgs {
-    /// The prompt, or - to read it from stdin.
+    /// The prompt, or - to read it from stdin [default: stdin where that is no terminal].
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// The prompt, as llama.cpp spells it.
@@ -329,13 +384,11 @@ pub(crate) struct PromptArgs {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

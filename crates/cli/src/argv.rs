@@ -100,7 +100,14 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["--override-kv"], "the file's own metadata is used"),
     (&["-e", "--escape", "--no-escape"], "the prompt is taken as it is; use -f FILE for line breaks"),
-    (&["--color"], "colours follow the terminal and NO_COLOR"),
+    (&["--color", "--colors"], "output has no colours"),
+    (&["--simple-io"], "input and output are always simple where they are no terminal"),
+    (&["--verbose-prompt"], "`run --json` lists the prompt's tokens"),
+    (
+        &["--prompt-cache", "--prompt-cache-all", "--prompt-cache-ro"],
+        "sessions cannot be saved yet; within a chat nothing is read twice",
+    ),
+    (&["-sp", "--special"], "control tokens are never printed; `run --json` lists every token's id"),
     (
         &["--log-file", "-lv", "--verbosity", "--log-verbosity", "--log-disable"],
         "use -v, and redirect stderr",
@@ -170,6 +177,12 @@ mod tests {
             ("p run --draft-p-min 0.1", "--spec-draft-p-min"),
             ("p run -ngl 99", "-dev cpu"),
             ("p run -cnv", "pilotfish chat"),
+            ("p run --color", "no colours"),
+            ("p run --simple-io", "simple"),
+            ("p run --verbose-prompt", "--json"),
+            ("p run --prompt-cache x", "saved"),
+            ("p run -sp", "--json"),
+            ("p run --special", "--json"),
         ] {
             let error = translated(line).unwrap_err();
             assert!(error.contains(right), "{line}: {error}");

@@ -4,7 +4,8 @@
 //! 0 done    1 something failed    2 a wrong flag or value    130 stopped by Ctrl-C
 //! ```
 //!
-//! Invariant: a failure prints exactly one line, `error: …`, on stderr, whatever went wrong.
+//! Invariant: a failure prints exactly one line, `error: …`, on stderr, whatever went wrong; a usage error a second
+//! one that says where help is.
 //! Not here: deciding that something failed.
 
 use std::fmt;
@@ -16,13 +17,20 @@ use pilotfish::ErrorKind;
 /// Exit code after Ctrl-C, as shells count it: 128 and the signal's number.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How a command that did not fail ended.
+/// Exit code after a wrong flag or value.
+const USAGE: u8 = 2;
+
+/// How a command ended, when there is nothing more to tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Done.
     Done,
     /// Stopped by Ctrl-C after showing what there was.
     Interrupted,
+    /// Something failed, and was told when it did.
+    Failed,
+    /// There is no command; the help was shown.
+    Helped,
 }
 
 /// A wrong flag or value.
@@ -59,14 +67,21 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
-/// Prints the line, if there is one, and returns the code.
-pub(crate) fn report(result: anyhow::Result<Outcome>) -> ExitCode {
+/// Prints the line, if there is one, and returns the code; `help_of` names the command whose help a usage error
+/// should point to.
+pub(crate) fn report(result: anyhow::Result<Outcome>, help_of: impl FnOnce() -> String) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(Outcome::Failed) => ExitCode::FAILURE,
+        Ok(Outcome::Helped) => ExitCode::from(USAGE),
         Err(error) => {
             note!("error: {}", one_line(&error));
-            ExitCode::from(code(&error))
+            let code = code(&error);
+            if code == USAGE {
+                note!("try '{} --help'", help_of());
+            }
+            ExitCode::from(code)
         }
     }
 }
@@ -74,14 +89,14 @@ pub(crate) fn report(result: anyhow::Result<Outcome>) -> ExitCode {
 fn code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if cause.is::<Usage>() {
-            return 2;
+            return USAGE;
         }
         if cause.is::<Interrupted>() {
             return INTERRUPTED;
         }
         let kind = cause.downcast_ref::<pilotfish::Error>().map(pilotfish::Error::kind);
         match kind {
-            Some(ErrorKind::Usage) => return 2,
+            Some(ErrorKind::Usage) => return USAGE,
             Some(ErrorKind::Cancelled) => return INTERRUPTED,
             Some(ErrorKind::Failure) | None => {}
         }
@@ -115,23 +130,6 @@ pub(crate) fn escape(text: &str) -> String {
         if c.is_control() { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
-}
-
-/// clap's error as one line: the message and the tips, without the usage block.
-pub(crate) fn clap_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let mut parts: Vec<&str> = Vec::new();
-    for line in text.lines().map(str::trim) {
-        if line.starts_with("Usage:") || line.starts_with("For more information") {
-            break;
-        }
-        if !line.is_empty() {
-            parts.push(line);
-        }
-    }
-    let joined = parts.join(" ");
-    let message = joined.strip_prefix("error: ").unwrap_or(&joined);
-    escape(&message.replace(" tip: ", "; "))
 }
 
 #[cfg(test)]

@@ -9,25 +9,31 @@ mod cmd;
 mod env;
 mod exit;
 mod interrupt;
+mod numbers;
 mod output;
 mod progress;
 mod prompt;
+mod refusal;
 mod timings;
 mod units;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
 use crate::args::{Cli, Command};
-use crate::exit::{Outcome, clap_line, report, usage};
+use crate::exit::{Outcome, report, usage};
+use crate::output::note;
 
 fn main() -> ExitCode {
-    report(parse().and_then(|cli| match cli {
-        Some(cli) => run(&cli),
-        None => Ok(Outcome::Done),
-    }))
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let result = parse(&words).and_then(|parsed| match parsed {
+        Parsed::Command(cli) => run(&cli),
+        Parsed::Ended(outcome) => Ok(outcome),
+    });
+    report(result, || refusal::help_of(&words, &args::command()))
 }
 
 fn run(cli: &Cli) -> anyhow::Result<Outcome> {
@@ -43,17 +49,28 @@ fn run(cli: &Cli) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The command line, or `None` after help or the version was printed.
-fn parse() -> anyhow::Result<Option<Cli>> {
-    let words = argv::translate(std::env::args_os()).map_err(usage)?;
-    match Cli::try_parse_from(words) {
-        Ok(cli) => Ok(Some(cli)),
+/// What the command line asks for.
+enum Parsed {
+    Command(Box<Cli>),
+    /// Nothing more: help or the version was printed.
+    Ended(Outcome),
+}
+
+fn parse(words: &[OsString]) -> anyhow::Result<Parsed> {
+    let translated = argv::translate(words.iter().cloned()).map_err(usage)?;
+    let matches = args::command().try_get_matches_from(&translated);
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => Ok(Parsed::Command(Box::new(cli))),
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 output::text(&error.to_string())?;
-                Ok(None)
+                Ok(Parsed::Ended(Outcome::Done))
             }
-            _ => Err(usage(clap_line(&error))),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                note!("{}", error.to_string().trim_end());
+                Ok(Parsed::Ended(Outcome::Helped))
+            }
+            _ => Err(usage(refusal::line(&error, &translated, &args::command()))),
         },
     }
 }

@@ -4,7 +4,7 @@
 //! Not here: templates and tokens (`pilotfish`).
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 
 use anyhow::Context;
 
@@ -14,12 +14,22 @@ use crate::exit::usage;
 /// A prompt longer than this is a mistake (a whole disk image, an endless pipe); no context holds as much.
 const MAX_BYTES: u64 = 256 << 20;
 
+const HOW: &str = "give it as an argument, with -f FILE, or on stdin";
+
 impl PromptArgs {
     /// The prompt.
     ///
     /// # Errors
-    /// A usage error when there is none; otherwise what could not be read or is not UTF-8.
+    /// A usage error when there is none, or nothing but white space; otherwise what could not be read or is not UTF-8.
     pub(crate) fn read(&self) -> anyhow::Result<String> {
+        let text = self.read_any()?;
+        if text.trim().is_empty() {
+            return Err(usage(format!("the prompt is empty; {HOW}")));
+        }
+        Ok(text)
+    }
+
+    fn read_any(&self) -> anyhow::Result<String> {
         let from_argument = self.prompt.as_ref().or(self.p.as_ref());
         match (from_argument, &self.file) {
             (Some(text), None) if text == "-" && self.p.is_none() => read_text(io::stdin().lock(), "stdin"),
@@ -32,9 +42,8 @@ impl PromptArgs {
                 }
                 read_text(file, &name)
             }
-            (None, None) => {
-                Err(usage("there is no prompt: give it as an argument, with -f FILE, or as - to read stdin"))
-            }
+            (None, None) if !io::stdin().is_terminal() => read_text(io::stdin().lock(), "stdin"),
+            (None, None) => Err(usage(format!("there is no prompt; {HOW}"))),
         }
     }
 }

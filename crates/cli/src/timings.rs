@@ -4,6 +4,7 @@
 //! Not here: measuring (the engine's clock).
 
 use crate::output::note;
+use crate::units::count;
 use pilotfish::{SpeculationReport, Stats, Summary};
 use serde::Serialize;
 
@@ -29,10 +30,11 @@ pub(crate) struct Speculation {
 }
 
 impl Timings {
-    /// From the engine's counts. `prompt_n` counts tokens that were run, not those found in the cache.
+    /// From the engine's counts. `prompt_n` counts tokens that were run: not those found in the cache, nor those that
+    /// were not reached.
     pub(crate) fn new(stats: &Stats) -> Self {
         Self {
-            prompt_n: stats.prompt_tokens - stats.reused_tokens,
+            prompt_n: stats.read_tokens,
             prompt_ms: stats.prefill_ms,
             predicted_n: stats.tokens,
             predicted_ms: stats.decode_ms,
@@ -63,21 +65,27 @@ pub(crate) fn print(summary: &Summary) {
         0 => String::new(),
         n => format!(", {n} more from the cache"),
     };
+    let stats = &summary.stats;
+    let read = if stats.read_tokens + stats.reused_tokens < stats.prompt_tokens {
+        format!("{} of {}", stats.read_tokens, count(stats.prompt_tokens, "token"))
+    } else {
+        count(stats.read_tokens, "token")
+    };
     note!(
-        "prompt eval: {} tokens, {:.1} ms, {:.1} tok/s{reused}",
-        timings.prompt_n,
+        "prompt eval: {read}, {:.1} ms, {:.1} tok/s{reused}",
         timings.prompt_ms,
         per_second(timings.prompt_n, timings.prompt_ms),
     );
     note!(
-        "eval: {} tokens, {:.1} ms, {:.1} tok/s, finish: {}",
-        timings.predicted_n,
+        "eval: {}, {:.1} ms, {:.1} tok/s, finish: {}",
+        count(timings.predicted_n, "token"),
         timings.predicted_ms,
         timings.predicted_per_second,
         summary.finish.as_str(),
     );
     let report = &summary.speculation;
-    let tau = format!(", τ {:.2}", report.tau);
+    // Without a round there is nothing to divide by.
+    let tau = if stats.rounds > 0 { format!(", τ {:.2}", report.tau) } else { String::new() };
     let parked = match (&report.reason, report.parked) {
         (Some(reason), true) => format!(", parked: {reason}"),
         (Some(reason), false) => format!(", {reason}"),

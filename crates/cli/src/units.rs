@@ -14,6 +14,11 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.1} TB")
 }
 
+/// `1 chunk`, `2 chunks`.
+pub(crate) fn count(n: usize, thing: &str) -> String {
+    if n == 1 { format!("1 {thing}") } else { format!("{n} {thing}s") }
+}
+
 /// Columns two spaces apart, each as wide as its widest cell; ends with a line break.
 pub(crate) fn table<const N: usize>(header: &[String; N], rows: &[[String; N]]) -> String {
     let width = |i: usize| rows.iter().chain([header]).map(|row| row[i].chars().count()).max().unwrap_or(0);
@@ -36,6 +41,11 @@ mod tests {
     fn sizes_have_three_digits() {
         let shown: Vec<_> = [0, 999, 1000, 98_362_432, 1_117_320_768].into_iter().map(bytes).collect();
         assert_eq!(shown, ["0 B", "999 B", "1.0 kB", "98.4 MB", "1.1 GB"]);
+    }
+
+    #[test]
+    fn one_thing_is_not_many() {
+        assert_eq!([0, 1, 2].map(|n| count(n, "key")), ["0 keys", "1 key", "2 keys"]);
     }
 
     #[test]

@@ -8,18 +8,22 @@
 
 use pilotfish_lane::{Batch, Lane, LaneError, LaneInfo, Rows, Want};
 
+use crate::clock::Clock;
+use crate::pace::Pace;
+
 /// A lane and the tokens of its committed positions.
 pub struct CachedLane {
     lane: Box<dyn Lane>,
     held: Vec<u32>,
     pending: Vec<u32>, // tokens of the last pass's rows
+    pace: Pace,
 }
 
 impl CachedLane {
     /// Takes over `lane`; whatever it holds is forgotten, since its tokens are not known.
     pub fn new(mut lane: Box<dyn Lane>) -> Self {
         lane.truncate(0);
-        Self { lane, held: Vec::new(), pending: Vec::new() }
+        Self { lane, held: Vec::new(), pending: Vec::new(), pace: Pace::default() }
     }
 
     /// What the lane is.
@@ -71,6 +75,33 @@ impl CachedLane {
         let rows = self.forward(&Batch::chain(tokens, last))?;
         self.keep(&(0..tokens.len()).collect::<Vec<_>>())?;
         Ok(rows)
+    }
+
+    /// Runs `tokens` as a chain and keeps them all, in passes that take about half a second each, or of `width` rows
+    /// where that is given. Before each pass `go_on` hears how many tokens are read, and may stop; returns how many
+    /// were read.
+    ///
+    /// # Errors
+    /// What the lane says; tokens of earlier passes stay committed.
+    pub fn read(
+        &mut self,
+        tokens: &[u32],
+        width: Option<usize>,
+        clock: &dyn Clock,
+        go_on: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<usize, LaneError> {
+        let mut read = 0;
+        while read < tokens.len() && go_on(read) {
+            let rows = width.unwrap_or(self.pace.rows()).clamp(1, self.info().max_width);
+            let end = tokens.len().min(read + rows);
+            let start = clock.now_ms();
+            self.append(&tokens[read..end], Want::Nothing)?;
+            if width.is_none() {
+                self.pace.observe(end - read, clock.now_ms() - start);
+            }
+            read = end;
+        }
+        Ok(read)
     }
 
     /// Forgets everything behind the longest common prefix with `tokens`; returns that prefix's length.

@@ -13,6 +13,7 @@ mod cached;
 mod clock;
 pub mod draft;
 mod error;
+mod pace;
 pub mod sampling;
 pub mod session;
 pub mod speculate;

@@ -59,7 +59,7 @@ fn speculation_never_changes_a_token() {
                 let expected = case.by_hand(40);
                 for (name, make) in &drafters {
                     for draft_max in 0..=8 {
-                        case.options.prefill_chunk = [1, 3, 16, 512][draft_max % 4];
+                        case.options.prefill_chunk = [Some(1), Some(3), Some(16), None][draft_max % 4];
                         let outcome = case.run(make(&case, seed), draft_max);
                         let what = format!("{name}, seed {seed}, at most {draft_max} guesses");
                         assert_eq!(outcome.reply, expected, "{what}: {:?}", case.params);
@@ -155,7 +155,7 @@ fn speculation_trees_are_cut_to_the_lane_width() {
         let mut lane = CachedLane::new(Box::new(narrow));
         let drafter = Planned::new(&case, |limit| Shape::Bushy { right: limit });
         let mut speculator = Speculator::new(Box::new(drafter), Some(4), false);
-        case.options.prefill_chunk = 512;
+        case.options.prefill_chunk = Some(512);
         assert_eq!(case.run_on(&mut lane, &mut speculator).reply, expected, "width {width}");
     }
 }

@@ -15,7 +15,7 @@ use pilotfish_engine::session::{FinishReason, Limits, NoText, Session};
 use pilotfish_engine::speculate::{Generation, Options, Speculator};
 use pilotfish_engine::{CachedLane, EngineError};
 use pilotfish_lane::testing::ScriptedLane;
-use setup::{Case, both_params};
+use setup::{Case, FakeClock, Outcome, both_params};
 
 const VOCAB: usize = 200;
 const K: usize = 4;
@@ -187,7 +187,7 @@ fn speculation_refuses_prompt_tokens_outside_the_vocabulary() {
 fn speculation_is_cancelled_between_prompt_chunks() {
     let mut case = Case::new(ScriptedLane::hashed(VOCAB, 400, 1, 6.0), &[3; 40], 20);
     let cancel = Arc::new(AtomicBool::new(false));
-    case.options = Options { prefill_chunk: 8, cancel: Arc::clone(&cancel), ..Options::default() };
+    case.options = Options { prefill_chunk: Some(8), cancel: Arc::clone(&cancel), ..Options::default() };
     let mut lane = CachedLane::new(Box::new(case.target.twin()));
     let mut speculator = Speculator::new(perfect(&case), Some(K), false);
     let mut generation =
@@ -200,6 +200,7 @@ fn speculation_is_cancelled_between_prompt_chunks() {
         })
         .unwrap();
     assert_eq!(heard, [(0, 40), (8, 40), (16, 40)]);
+    assert_eq!(generation.stats().read_tokens, 16);
     let round = generation.next_round().unwrap().expect("one last round tells of it");
     assert_eq!((round.finish, round.tokens.len()), (Some(FinishReason::Cancelled), 0));
     assert_eq!(generation.next_round().unwrap(), None);
@@ -209,7 +210,43 @@ fn speculation_is_cancelled_between_prompt_chunks() {
     cancel.store(false, Ordering::Relaxed);
     let outcome = case.run_on(&mut lane, &mut speculator);
     assert_eq!(outcome.reply, case.by_hand(20));
-    assert_eq!(outcome.stats.reused_tokens, 16);
+    assert_eq!((outcome.stats.reused_tokens, outcome.stats.read_tokens), (16, 24));
+}
+
+#[test]
+fn speculation_reads_a_prompt_in_passes_of_half_a_second() {
+    // Milliseconds a row takes, and how far each pass reads.
+    for (row_ms, expected) in [
+        (30, vec![0, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384]),
+        (5, vec![0, 64, 160, 256, 352, 384]),
+        (0, vec![0, 64, 192, 384]),
+    ] {
+        let clock = FakeClock::default();
+        let mut case = Case::new(ScriptedLane::hashed(VOCAB, 400, 1, 6.0), &[3; 385], 5);
+        case.options = Options { clock: Arc::new(clock.clone()), ..Options::default() };
+        let cost = move |width: usize| width as u64 * row_ms * 1_000;
+        let mut lane = CachedLane::new(Box::new(case.target.twin().with_cost(Arc::clone(&clock.0), cost)));
+        let mut plain = Speculator::none();
+        let mut generation =
+            Generation::new(&mut lane, &mut plain, case.session(), case.options.clone()).unwrap();
+        let mut heard = vec![];
+        generation.prefill(&mut |done, _| heard.push(done)).unwrap();
+        assert_eq!(heard, expected, "{row_ms} ms a row");
+        assert_eq!(case.run_on(&mut lane, &mut plain).reply, case.by_hand(5));
+    }
+}
+
+#[test]
+fn speculation_counts_what_was_read_of_a_prompt() {
+    let read = |outcome: &Outcome| (outcome.stats.read_tokens, outcome.stats.rounds);
+    let mut case = Case::new(ScriptedLane::hashed(VOCAB, 400, 1, 6.0), &[3; 100], 4);
+    assert_eq!(read(&case.run_plain()), (100, 4));
+    case.limits.max_tokens = Some(0);
+    assert_eq!(read(&case.run_plain()), (0, 0), "nothing runs for no token");
+    case.limits.max_tokens = Some(4);
+    case.options.cancel.store(true, Ordering::Relaxed);
+    let mut lane = CachedLane::new(Box::new(case.target.twin()));
+    assert_eq!(read(&case.run_on(&mut lane, &mut Speculator::none())), (0, 0));
 }
 
 #[test]

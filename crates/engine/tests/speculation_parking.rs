@@ -8,26 +8,15 @@
 mod setup;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter};
 use pilotfish_engine::speculate::{Generation, Options, Speculator};
-use pilotfish_engine::{CachedLane, Clock, EngineError};
+use pilotfish_engine::{CachedLane, EngineError};
 use pilotfish_lane::LaneError;
 use pilotfish_lane::testing::{Fault, ScriptedLane, hash_tokens};
-use setup::{Case, Outcome, Planned, Shape, both_params};
+use setup::{Case, FakeClock, Outcome, Planned, Shape, both_params};
 
 const VOCAB: usize = 40;
-
-/// Microseconds that pass only in scripted lanes.
-#[derive(Clone, Default)]
-struct FakeClock(Arc<AtomicU64>);
-
-impl Clock for FakeClock {
-    fn now_ms(&self) -> f64 {
-        self.0.load(Ordering::Relaxed) as f64 / 1e3
-    }
-}
 
 /// A target with 10 ms a pass and `row_us` for each row past the first.
 fn costly(target: &ScriptedLane, clock: &FakeClock, row_us: u64) -> CachedLane {

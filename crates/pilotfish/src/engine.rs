@@ -18,7 +18,7 @@ use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Toke
 use crate::load::{LoadedModel, find_model};
 use crate::{
     CpuOptions, DEFAULT_CONTEXT, Device, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions,
-    Roofline, lanes,
+    MAX_THREADS, Roofline, lanes,
 };
 
 /// What to answer.
@@ -62,6 +62,7 @@ impl Engine {
     /// be met, or the check in which the drafter failed.
     pub fn load_with(options: &LoadOptions, progress: &dyn Progress) -> Result<Self, Error> {
         let choice = drafter_choice(options)?;
+        check_threads(options.cpu.threads)?;
         let local = find_model(&options.model, options.offline, progress)?;
         let draft_local = match (choice, &options.draft_model) {
             (DrafterChoice::Model, Some(model)) => Some(find_model(model, options.offline, progress)?),
@@ -230,6 +231,17 @@ fn drafter_choice(options: &LoadOptions) -> Result<DrafterChoice, Error> {
         (DrafterChoice::Auto | DrafterChoice::Ngram, None) => Ok(DrafterChoice::Ngram),
         (DrafterChoice::Model, Some(_)) => Ok(DrafterChoice::Model),
         (DrafterChoice::None, None) => Ok(DrafterChoice::None),
+    }
+}
+
+fn check_threads(asked: Option<usize>) -> Result<(), Error> {
+    match asked {
+        Some(threads) if !(1..=MAX_THREADS).contains(&threads) => Err(Error::Option {
+            option: "-t",
+            value: threads.to_string(),
+            why: format!("it must be 1 to {MAX_THREADS}"),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use pilotfish_lane::cpu::CpuLane;
 use pilotfish_lane::{Lane, LaneError};
 use pilotfish_model::Model;
 
-pub use pilotfish_lane::cpu::{CpuOptions, Roofline};
+pub use pilotfish_lane::cpu::{CpuOptions, MAX_THREADS, Memory, Roofline};
 
 use crate::Error;
 
@@ -53,6 +53,13 @@ impl FromStr for Device {
 pub(crate) fn open(device: Device, model: Arc<Model>, cpu: &CpuOptions) -> Result<Box<dyn Lane>, Error> {
     match device {
         Device::Cpu => Ok(Box::new(CpuLane::new(model, cpu)?)),
+    }
+}
+
+/// What a model takes on a device, worked out without loading it.
+pub fn memory(device: Device, model: &Model, cpu: &CpuOptions) -> Memory {
+    match device {
+        Device::Cpu => Memory::of(model, cpu),
     }
 }
 

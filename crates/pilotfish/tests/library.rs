@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use pilotfish::{
     CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Engine, Error, ErrorKind, Event, FinishReason,
-    GenerateOptions, Generation, LoadOptions, Message, ModelRef, Prompt, SamplingParams, Summary,
+    GenerateOptions, Generation, LoadOptions, MAX_THREADS, Message, ModelRef, Prompt, SamplingParams,
+    Summary,
 };
 use pilotfish_model::Family;
 use pilotfish_model::testing::TinySpec;
@@ -205,4 +206,15 @@ fn errors_say_whose_fault_it_is() {
     );
     let endless = GenerateOptions { stop: vec![String::new()], ..few(1) };
     assert_eq!(refused(Prompt::Raw("x"), endless).kind(), ErrorKind::Usage);
+}
+
+#[test]
+fn threads_have_a_most_that_is_named() {
+    let folder = Folder::new(&llama());
+    for threads in [0, MAX_THREADS + 1, 20_000] {
+        let cpu = CpuOptions { threads: Some(threads), ..CpuOptions::default() };
+        let error = Engine::load(&LoadOptions { cpu, ..folder.options() }).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Usage);
+        assert_eq!(error.to_string(), format!("-t cannot be `{threads}`: it must be 1 to 512"));
+    }
 }

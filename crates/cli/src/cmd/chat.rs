@@ -3,19 +3,24 @@
 //! The conversation is a list of messages; every turn renders all of it again, and the engine finds in its cache what
 //! has not changed. A turn that fails is taken back, so the conversation goes on from before it.
 //!
-//! Invariant: Ctrl-C ends a reply, never the conversation; what was said of it stays in the history.
+//! At a terminal Ctrl-C ends a reply and not the conversation, and a failure is told and forgotten. Where lines come
+//! from a pipe nobody is there to go on: Ctrl-C ends the program, and any failure makes it end with code 1.
+//!
+//! Invariant: what was said of a stopped reply stays in the history; with `--json` every line that asks for a reply
+//! gives one object.
 //! Not here: templates (`pilotfish_model::text`), one-shot answers (`run`).
 
 use std::io::{self, BufRead, IsTerminal};
+use std::ops::ControlFlow;
 
 use clap::Args;
 use pilotfish::{Engine, Event, GenerateOptions, Message};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
-use crate::args::{DraftArgs, ModelArgs, ReplyArgs, SamplingArgs};
+use crate::args::{DraftArgs, ModelArgs, ReplyArgs, SamplingArgs, sampling_error};
 use crate::cmd::run::load_engine;
-use crate::exit::{Outcome, escape, usage};
+use crate::exit::{Outcome, escape};
 use crate::output::note;
 use crate::{interrupt, output, timings};
 
@@ -33,7 +38,7 @@ pub(crate) struct ChatArgs {
     draft: DraftArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
-    /// Print each finished turn as one JSON object instead of streaming it.
+    /// Print each turn as one JSON object instead of streaming it: its text and finish_reason, or its error.
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +46,7 @@ pub(crate) struct ChatArgs {
 const HELP: &str = "\
 /reset        forget the conversation
 /system TEXT  set the system prompt and start again; without TEXT remove it
-/regen        answer the last message again
+/regen        answer the last message again, when sampling with the next seed
 /help         show this
 /exit         leave (Ctrl-D does too)
 Ctrl-C stops a reply; at the prompt it leaves.";
@@ -66,7 +71,7 @@ enum Line<'a> {
 /// conversation goes on.
 pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let mut load = args.model.load_options()?;
-    args.draft.apply_to_load(&mut load);
+    args.draft.apply_to_load(&mut load)?;
     let mut options = GenerateOptions { sampling: args.sampling.params()?, ..GenerateOptions::default() };
     args.reply.apply_to(&mut options)?;
     let engine = load_engine(&load, verbose)?;
@@ -77,18 +82,35 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
         );
     }
     // A wrong sampling value should end the command, not every turn.
-    options.sampling.validate(engine.lane_info().vocab).map_err(|error| usage(error.to_string()))?;
+    options.sampling.validate(engine.lane_info().vocab).map_err(sampling_error)?;
     let system = args.system_prompt.clone();
-    let mut chat = Chat { engine, options, messages: Vec::new(), system, verbose, args };
+    let unattended = !io::stdin().is_terminal();
+    let mut chat = Chat {
+        engine,
+        options,
+        messages: Vec::new(),
+        system,
+        regenerations: 0,
+        unattended,
+        failed: false,
+        verbose,
+        args,
+    };
     let mut input = Input::new();
     if input.is_terminal() {
         note!("{} is listening; /help lists the commands", chat.engine.file().name);
     }
     loop {
-        match input.next_line()? {
-            Typed::Line(line) if chat.take(&line)? => {}
-            Typed::Line(_) | Typed::End => return Ok(Outcome::Done),
-            Typed::Interrupt => return Ok(Outcome::Interrupted),
+        let next = match input.next_line()? {
+            Typed::Line(line) => chat.take(&line)?,
+            Typed::NotText => chat.fail("this line is not UTF-8")?,
+            Typed::End => ControlFlow::Break(Outcome::Done),
+            Typed::Interrupt => ControlFlow::Break(Outcome::Interrupted),
+        };
+        match next {
+            ControlFlow::Continue(()) => {}
+            ControlFlow::Break(Outcome::Done) if chat.failed => return Ok(Outcome::Failed),
+            ControlFlow::Break(outcome) => return Ok(outcome),
         }
     }
 }
@@ -96,6 +118,8 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
 /// What came from the input.
 enum Typed {
     Line(String),
+    /// A line that is not UTF-8.
+    NotText,
     End,
     /// Ctrl-C at the prompt, where there is no reply to stop.
     Interrupt,
@@ -147,10 +171,7 @@ impl Input {
                 while bytes.last().is_some_and(|b| matches!(b, b'\n' | b'\r')) {
                     bytes.pop();
                 }
-                match String::from_utf8(bytes) {
-                    Ok(line) => Ok(Typed::Line(line)),
-                    Err(_) => anyhow::bail!("a line of stdin is not UTF-8"),
-                }
+                Ok(String::from_utf8(bytes).map_or(Typed::NotText, Typed::Line))
             }
         }
     }
@@ -162,18 +183,26 @@ struct Chat<'a> {
     options: GenerateOptions,
     messages: Vec<Message>,
     system: Option<String>,
+    /// Replies to the last message that were thrown away.
+    regenerations: u64,
+    /// Whether nobody sits at stdin.
+    unattended: bool,
+    /// Whether anything failed, where nobody has seen it.
+    failed: bool,
     verbose: bool,
     args: &'a ChatArgs,
 }
 
 impl Chat<'_> {
-    /// Does what a line asks; `false` ends the conversation.
-    fn take(&mut self, line: &str) -> anyhow::Result<bool> {
+    /// Does what a line asks; a break ends the conversation.
+    fn take(&mut self, line: &str) -> anyhow::Result<ControlFlow<Outcome>> {
         match read_line(line) {
             Line::Nothing => {}
             Line::Say(text) => {
+                let before = self.messages.clone();
                 self.messages.push(Message::user(text));
-                self.answer()?;
+                self.regenerations = 0;
+                return self.answer(before);
             }
             Line::Reset => {
                 self.messages.clear();
@@ -185,39 +214,54 @@ impl Chat<'_> {
                 note!("the system prompt is {}, the conversation starts again", self.shown_system());
             }
             Line::Regenerate => {
-                if self.messages.last().is_some_and(|message| message.role == "assistant") {
-                    self.messages.pop();
-                    self.answer()?;
-                } else {
-                    note!("there is no reply to make again");
+                if self.messages.last().is_none_or(|message| message.role != "assistant") {
+                    return self.fail("there is no reply to make again");
                 }
+                let before = self.messages.clone();
+                self.messages.pop();
+                self.regenerations += 1;
+                if self.options.sampling.temperature == 0.0 {
+                    note!("note: a greedy answer does not change; --temp above 0 gives another");
+                }
+                return self.answer(before);
             }
             Line::Help => note!("{HELP}"),
-            Line::Exit => return Ok(false),
+            Line::Exit => return Ok(ControlFlow::Break(Outcome::Done)),
             Line::Unknown(command) => {
-                note!("error: there is no command {}; /help lists them", escape(command))
+                return self.fail(&format!("there is no command {command}; /help lists them"));
             }
         }
-        Ok(true)
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Tells why a line had no effect.
+    fn fail(&mut self, why: &str) -> anyhow::Result<ControlFlow<Outcome>> {
+        note!("error: {}", escape(why));
+        if self.args.json {
+            output::json(&serde_json::json!({ "error": why }))?;
+        }
+        self.failed |= self.unattended;
+        Ok(ControlFlow::Continue(()))
     }
 
     fn shown_system(&self) -> &str {
         if self.system.is_some() { "set" } else { "removed" }
     }
 
-    /// Answers the last message. A failure is told and the message taken back; only a lost stdout ends the chat.
-    fn answer(&mut self) -> anyhow::Result<()> {
+    /// Answers the last message. A failure is told and the messages are what they were `before`; only a lost stdout, or
+    /// Ctrl-C where nobody sits at stdin, ends the chat.
+    fn answer(&mut self, before: Vec<Message>) -> anyhow::Result<ControlFlow<Outcome>> {
         let system = self.system.iter().map(Message::system);
         let conversation: Vec<Message> = system.chain(self.messages.iter().cloned()).collect();
         let listening = interrupt::listen();
-        self.options.cancel = listening.flag();
+        let mut options = self.options.clone();
+        options.cancel = listening.flag();
+        // Another seed, because the same one gives the same text.
+        options.sampling.seed = options.sampling.seed.wrapping_add(self.regenerations);
         let mut text = String::new();
-        let events = match self.engine.chat(&conversation, &self.options) {
+        let events = match self.engine.chat(&conversation, &options) {
             Ok(events) => events,
-            Err(error) => {
-                self.take_back(&error);
-                return Ok(());
-            }
+            Err(error) => return self.take_back(before, &error),
         };
         for event in events {
             match event {
@@ -244,22 +288,28 @@ impl Chat<'_> {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    if !text.is_empty() {
+                    if !text.is_empty() && !self.args.json {
                         output::text("\n")?;
                     }
-                    self.take_back(&error);
-                    return Ok(());
+                    return self.take_back(before, &error);
                 }
             }
         }
         self.messages.push(Message::assistant(&text));
-        Ok(())
+        if self.unattended && listening.stopped() {
+            return Ok(ControlFlow::Break(Outcome::Interrupted));
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn take_back(&mut self, error: &pilotfish::Error) {
-        self.messages.pop();
+    fn take_back(
+        &mut self,
+        before: Vec<Message>,
+        error: &pilotfish::Error,
+    ) -> anyhow::Result<ControlFlow<Outcome>> {
+        self.messages = before;
         let hint = if error.is_context_overflow() { "; /reset starts again" } else { "" };
-        note!("error: {}{hint}", escape(&error.to_string()));
+        self.fail(&format!("{error}{hint}"))
     }
 }
 

@@ -9,11 +9,13 @@
 //! Invariant: the figure depends on the model, the text and -c only, not on how chunks are cut into passes.
 //! Not here: log-probabilities of an answer (`run --logprobs`).
 
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use pilotfish::{DrafterChoice, Engine, LoadOptions};
+use pilotfish_engine::MonotonicClock;
 use pilotfish_engine::sampling::logprobs;
 use pilotfish_lane::{Batch, Row, Want};
 use pilotfish_model::text::Specials;
@@ -21,7 +23,9 @@ use serde::Serialize;
 
 use crate::args::ModelArgs;
 use crate::cmd::run::load_engine;
-use crate::exit::{Outcome, usage};
+use crate::exit::{Outcome, interrupted, usage};
+use crate::numbers::whole;
+use crate::units::count;
 use crate::{interrupt, output};
 
 /// Flags of `eval`.
@@ -40,11 +44,11 @@ enum Measure {
 
 #[derive(Args, Debug)]
 struct PplArgs {
-    /// The text.
+    /// The text, or - to read it from stdin.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Score at most this many chunks.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     chunks: Option<usize>,
     /// Print one JSON object.
     #[arg(long)]
@@ -79,14 +83,14 @@ struct Report {
 /// A text that cannot be read or is shorter than a chunk; what the model or lane says.
 pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<Outcome> {
     let Measure::Ppl(args) = &args.measure;
-    let bytes =
-        std::fs::read(&args.file).with_context(|| format!("cannot read `{}`", args.file.display()))?;
-    let text =
-        String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("`{}` is not UTF-8", args.file.display()))?;
+    if args.chunks == Some(0) {
+        return Err(usage("--chunks must be 1 or more"));
+    }
     let chunk_len = args.model.ctx_size.unwrap_or(DEFAULT_CHUNK);
     if chunk_len < 4 {
         return Err(usage(format!("-c cannot be {chunk_len}: a chunk needs 4 tokens or more")));
     }
+    let text = read(&args.file)?;
     let mut load = LoadOptions { drafter: DrafterChoice::None, ..args.model.load_options()? };
     load.cpu.context = Some(chunk_len);
     let mut engine = load_engine(&load, false)?;
@@ -94,14 +98,15 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<Outcome> {
     let chunks: Vec<&[u32]> =
         tokens.chunks_exact(chunk_len).take(args.chunks.unwrap_or(usize::MAX)).collect();
     if chunks.is_empty() {
-        anyhow::bail!("the text has {} tokens, fewer than one chunk of {chunk_len}", tokens.len());
+        anyhow::bail!("the text has {}, fewer than one chunk of {chunk_len}", count(tokens.len(), "token"));
     }
     let listening = interrupt::listen();
     let mut score = Score::default();
     let mut cumulative = Vec::new();
     for chunk in chunks {
         if listening.stopped() || !score.read(&mut engine, chunk, &|| listening.stopped())? {
-            break;
+            // A perplexity of a part would be taken for that of the text.
+            return Err(interrupted());
         }
         cumulative.extend(score.perplexity());
         if !args.json {
@@ -124,12 +129,22 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<Outcome> {
         output::json(&report)?;
     } else if let Some(ppl) = report.ppl {
         let error = report.stderr.map_or(String::new(), |error| format!(" ± {error:.5}"));
-        let (chunks, scored) = (report.chunks, report.scored);
-        output::line(&format!(
-            "perplexity {ppl:.5}{error}, {chunks} chunks of {chunk_len}, {scored} tokens scored"
-        ))?;
+        let (chunks, scored) = (count(report.chunks, "chunk"), count(report.scored, "token"));
+        output::line(&format!("perplexity {ppl:.5}{error}, {chunks} of {chunk_len}, {scored} scored"))?;
     }
-    Ok(if listening.stopped() { Outcome::Interrupted } else { Outcome::Done })
+    Ok(Outcome::Done)
+}
+
+/// The text of a file, or of stdin for `-`.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let (bytes, name) = if path == Path::new("-") {
+        let mut bytes = Vec::new();
+        (io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes), "stdin".to_owned())
+    } else {
+        (std::fs::read(path), format!("`{}`", path.display()))
+    };
+    let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+    String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("{name} is not UTF-8"))
 }
 
 /// Sums over all scored tokens.
@@ -158,7 +173,10 @@ impl Score {
         let first = chunk.len() / 2;
         let lane = engine.target();
         lane.truncate(0);
-        lane.append(&chunk[..first], Want::Nothing)?;
+        let clock = MonotonicClock::default();
+        if lane.read(&chunk[..first], None, &clock, &mut |_| !stopped())? < first {
+            return Ok(false);
+        }
         let mut added = Self::default();
         for start in (first..chunk.len() - 1).step_by(ROWS) {
             if stopped() {

@@ -10,15 +10,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pilotfish::{CatalogError, DEFAULT_CONTEXT, ModelRef, Quiet, find_model};
+use pilotfish::{CatalogError, CpuOptions, DEFAULT_CONTEXT, Device, ModelRef, Quiet, find_model};
 use pilotfish_model::text::{ChatTemplate, Tokenizer};
 use pilotfish_model::{Gguf, Model, ModelError, Safetensors, Value};
 use serde::Serialize;
 use serde_json::{Map, json};
 
 use crate::exit::{Outcome, escape, usage};
+use crate::numbers::whole;
 use crate::output;
-use crate::units::{bytes, table};
+use crate::units::{bytes, count, table};
 
 /// Flags of `inspect`.
 #[derive(Args, Debug)]
@@ -33,7 +34,7 @@ pub(crate) struct InspectArgs {
     #[arg(long)]
     tensors: bool,
     /// Context for which to work out the memory needed [default: the trained one, at most 8192].
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     ctx_size: Option<usize>,
     /// Print one JSON object.
     #[arg(long)]
@@ -86,9 +87,16 @@ struct Runs {
     context: Option<usize>,
     vocabulary: Option<usize>,
     chat_template: Option<bool>,
+    /// Weights as they are packed in memory.
     weight_bytes: Option<u64>,
     kv_bytes: Option<u64>,
+    /// Rope tables and the buffers of a pass.
+    work_bytes: Option<u64>,
+    /// The program and its tokenizer, estimated.
+    text_bytes: Option<u64>,
     total_bytes: Option<u64>,
+    /// The most while loading: pages of the file count until their weight is packed.
+    loading_bytes: Option<u64>,
     bytes_per_pass: Option<u64>,
 }
 
@@ -197,7 +205,10 @@ impl Runs {
             chat_template: None,
             weight_bytes: None,
             kv_bytes: None,
+            work_bytes: None,
+            text_bytes: None,
             total_bytes: None,
+            loading_bytes: None,
             bytes_per_pass: None,
         }
     }
@@ -226,10 +237,11 @@ fn runs(file: Gguf, context: Option<usize>) -> anyhow::Result<Runs> {
             )));
         }
     };
-    let graph = model.graph();
-    let needed = graph.weights().iter().filter_map(|spec| model.gguf().tensor(&spec.name));
-    let weight_bytes: u64 = needed.map(|info| info.n_bytes as u64).sum();
-    let kv_bytes = config.kv_bytes_per_position().saturating_mul(context as u64);
+    let cpu = CpuOptions { context: Some(context), ..CpuOptions::default() };
+    let memory = pilotfish::lanes::memory(Device::Cpu, &model, &cpu);
+    let merges = model.metadata().strings("tokenizer.ggml.merges")?.map_or(0, |merges| merges.len());
+    let text_bytes = text_bytes(config.vocab, merges);
+    let total_bytes = memory.total().saturating_add(text_bytes);
     Ok(Runs {
         possible: true,
         reason: None,
@@ -238,11 +250,20 @@ fn runs(file: Gguf, context: Option<usize>) -> anyhow::Result<Runs> {
         context: Some(context),
         vocabulary: Some(config.vocab),
         chat_template: Some(has_template),
-        weight_bytes: Some(weight_bytes),
-        kv_bytes: Some(kv_bytes),
-        total_bytes: Some(weight_bytes.saturating_add(kv_bytes)),
+        weight_bytes: Some(memory.weights),
+        kv_bytes: Some(memory.kv),
+        work_bytes: Some(memory.work),
+        text_bytes: Some(text_bytes),
+        total_bytes: Some(total_bytes),
+        loading_bytes: Some(total_bytes.saturating_add(memory.loading)),
         bytes_per_pass: Some(model.bytes_per_pass()),
     })
+}
+
+/// About what the program takes with a tokenizer of so many tokens and merges: a fit to resident sizes measured with
+/// vocabularies of 49,152 to 262,144 tokens.
+fn text_bytes(tokens: usize, merges: usize) -> u64 {
+    6_000_000 + 160 * tokens as u64 + 350 * merges as u64
 }
 
 fn shares(tensors: &[Tensor]) -> Vec<TypeShare> {
@@ -322,7 +343,7 @@ fn shown(report: &Report) -> String {
         bytes(report.bytes)
     ));
     line(String::new());
-    line(format!("metadata ({} keys)", report.metadata.len()));
+    line(format!("metadata ({})", count(report.metadata.len(), "key")));
     for (key, value) in &report.metadata {
         let value = match value {
             serde_json::Value::String(text) => escape(text),
@@ -354,17 +375,29 @@ fn shown(report: &Report) -> String {
 }
 
 fn runs_line(runs: &Runs) -> String {
-    let known =
-        (runs.family, runs.trained_context, runs.context, runs.weight_bytes, runs.kv_bytes, runs.total_bytes);
-    let (Some(family), Some(trained), Some(context), Some(weights), Some(kv), Some(total)) = known else {
-        return format!("cannot run: {}", escape(runs.reason.as_deref().unwrap_or("unknown")));
-    };
+    shown_runs(runs)
+        .unwrap_or_else(|| format!("cannot run: {}", escape(runs.reason.as_deref().unwrap_or("unknown"))))
+}
+
+/// The lines for a model that can run; `None` for one that cannot.
+fn shown_runs(runs: &Runs) -> Option<String> {
+    let (family, trained, context) = (runs.family?, runs.trained_context?, runs.context?);
+    let (total, loading) = (runs.total_bytes?, runs.loading_bytes?);
     let template = if runs.chat_template == Some(true) { "with" } else { "without" };
-    format!(
-        "runs: family {family}, trained for {trained} tokens, {template} chat template\n\
-         memory at a context of {context}: weights {} + keys and values {} = {}",
-        bytes(weights),
-        bytes(kv),
+    let while_loading = if loading > total {
+        format!("\nwhile loading up to {}, mapped pages of the file included", bytes(loading))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "runs: family {family}, trained for {}, {template} chat template\n\
+         memory at a context of {context}: weights {} + keys and values {} + buffers {} + program and tokenizer {} \
+         = {}{while_loading}",
+        count(trained, "token"),
+        bytes(runs.weight_bytes?),
+        bytes(runs.kv_bytes?),
+        bytes(runs.work_bytes?),
+        bytes(runs.text_bytes?),
         bytes(total)
-    )
+    ))
 }

@@ -4,14 +4,16 @@
 //! Not here: the loop (`pilotfish-engine`), conversations (`chat`).
 
 use clap::Args;
-use pilotfish::{Engine, Event, GenerateOptions, Message, Prompt, Summary};
+use pilotfish::{Engine, Event, FinishReason, GenerateOptions, Message, Prompt, Summary};
 use serde::Serialize;
 
-use crate::args::{DraftArgs, ModelArgs, PromptArgs, ReplyArgs, SamplingArgs};
+use crate::args::{DraftArgs, ModelArgs, PromptArgs, ReplyArgs, SamplingArgs, sampling_error};
 use crate::exit::{Outcome, interrupted, usage};
+use crate::numbers::whole;
 use crate::output::note;
 use crate::progress::Downloads;
 use crate::timings::{self, Speculation, Timings};
+use crate::units::count;
 use crate::{interrupt, output};
 
 /// Flags of `run`.
@@ -31,7 +33,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     json: bool,
     /// Report every token's log-probability and the N likeliest tokens (with --json, else on stderr); decodes plainly.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     logprobs: Option<usize>,
     #[command(flatten)]
     model: ModelArgs,
@@ -70,6 +72,8 @@ struct ScoredJson {
     id: u32,
     token: String,
     logprob: f64,
+    /// The token's own bytes: a token may be a piece of a character, which `token` cannot show.
+    bytes: Vec<u8>,
 }
 
 /// Runs the command.
@@ -78,7 +82,7 @@ struct ScoredJson {
 /// A usage error for a wrong flag; otherwise what failed.
 pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let mut load = args.model.load_options()?;
-    args.draft.apply_to_load(&mut load);
+    args.draft.apply_to_load(&mut load)?;
     let mut options = GenerateOptions {
         sampling: args.sampling.params()?,
         logprobs: args.logprobs,
@@ -88,9 +92,15 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
     if args.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
         return Err(usage(format!("--logprobs takes at most {MAX_LOGPROBS}")));
     }
+    if let (Some(_), Some(flag)) = (args.logprobs, args.draft.asked_by()) {
+        return Err(usage(format!(
+            "{flag} cannot be used with --logprobs: log-probabilities are for plain decoding (--drafter none)"
+        )));
+    }
     let prompt = args.prompt.read()?;
 
     let mut engine = load_engine(&load, verbose)?;
+    options.sampling.validate(engine.lane_info().vocab).map_err(sampling_error)?;
     let listening = interrupt::listen();
     options.cancel = listening.flag();
     let messages = conversation(args, &engine, &prompt)?;
@@ -105,7 +115,17 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
         timings::print(&summary);
     }
     args.reply.note_default_end(summary.finish);
+    if summary.finish == FinishReason::ContextFull {
+        note_full(&engine);
+    }
     Ok(if listening.stopped() { Outcome::Interrupted } else { Outcome::Done })
+}
+
+/// Tells that the context ended the answer, which the finish reason does not tell from `-n`.
+fn note_full(engine: &Engine) {
+    let (context, trained) = (engine.lane_info().context, engine.model().config().context);
+    let more = if context < trained { "-c makes it larger" } else { "the model was trained for no more" };
+    note!("note: the context of {} is full; {more}", count(context, "token"));
 }
 
 /// Loads the engine, showing downloads, and with `-v` what was loaded.
@@ -119,11 +139,11 @@ pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyho
     if verbose {
         let info = engine.lane_info();
         note!(
-            "model: {}, {} on {}, {} threads, context {}, numerics {}, drafter {}",
+            "model: {}, {} on {}, {}, context {}, numerics {}, drafter {}",
             engine.file().name,
             engine.model().config().family.name(),
             info.name,
-            info.threads,
+            count(info.threads, "thread"),
             info.context,
             info.numerics_id,
             engine.drafter(),
@@ -192,7 +212,10 @@ fn object(engine: &Engine, text: String, summary: &Summary, logprobs: bool) -> R
         timings: Timings::new(&summary.stats),
         speculation: Speculation::new(&summary.speculation),
         logprobs: logprobs.then(|| {
-            let scored = |id: u32, logprob: f64| ScoredJson { id, token: shown(engine, id), logprob };
+            let scored = |id: u32, logprob: f64| {
+                let bytes = engine.tokenizer().token_bytes(id).to_vec();
+                ScoredJson { id, token: shown(engine, id), logprob, bytes }
+            };
             let entry = |entry: &pilotfish::Logprobs| LogprobJson {
                 chosen: scored(entry.token, entry.logprob),
                 top_logprobs: entry.top.iter().map(|&(id, logprob)| scored(id, logprob)).collect(),
@@ -211,12 +234,7 @@ fn print_logprobs(engine: &Engine, summary: &Summary) {
     for entry in &summary.logprobs {
         let rivals: Vec<_> =
             entry.top.iter().map(|&(id, logprob)| format!("{:?} {logprob:.4}", shown(engine, id))).collect();
-        note!(
-            "{} {:?} {:.4}  [{}]",
-            entry.token,
-            shown(engine, entry.token),
-            entry.logprob,
-            rivals.join(", ")
-        );
+        let rivals = if rivals.is_empty() { String::new() } else { format!("  [{}]", rivals.join(", ")) };
+        note!("{} {:?} {:.4}{rivals}", entry.token, shown(engine, entry.token), entry.logprob);
     }
 }

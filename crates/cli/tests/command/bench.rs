@@ -159,6 +159,11 @@ fn a_perplexity_follows_the_protocol() {
     assert_eq!(two["cumulative_ppl"].as_array().unwrap()[..], cumulative[..2]);
     let text = home.run(&["eval", "ppl", "text", "-m", "model.gguf", "-c", "64", "--chunks", "1"]).ok();
     assert!(text.starts_with("chunk 1: ") && text.contains("perplexity "), "{text}");
+    assert!(text.contains(", 1 chunk of 64, 31 tokens scored"), "{text}");
+    let piped = ["eval", "ppl", "-", "-m", "model.gguf", "-c", "64", "--json"];
+    let words = "the cat sat on the mat and on the hat. ".repeat(20);
+    assert_eq!(home.run_with_input(&piped, words.as_bytes()).json(), all);
+    home.run_with_input(&piped, b"\xff").fails(1, &["stdin", "UTF-8"]);
     home.run(&["eval", "ppl", "text", "-m", "model.gguf", "-c", "4096"]).fails(1, &["4096"]);
     home.run(&["eval", "ppl", "nowhere", "-m", "model.gguf"]).fails(1, &["nowhere"]);
 }

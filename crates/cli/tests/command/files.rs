@@ -164,8 +164,11 @@ fn inspect_tells_what_a_model_needs() {
     assert_eq!((runs["family"].as_str(), runs["trained_context"].as_u64()), (Some("llama"), Some(512)));
     // 2 layers × keys and values × 2 heads of 64 × 2 bytes.
     assert_eq!(runs["kv_bytes"], 100 * 2 * 2 * 2 * 64 * 2);
-    let total = runs["weight_bytes"].as_u64().unwrap() + runs["kv_bytes"].as_u64().unwrap();
+    let parts = ["weight_bytes", "kv_bytes", "work_bytes", "text_bytes"];
+    let total: u64 = parts.iter().map(|part| runs[part].as_u64().unwrap()).sum();
     assert_eq!(runs["total_bytes"], total);
+    assert!(runs["loading_bytes"].as_u64() >= Some(total), "{runs}");
+    assert!(runs["work_bytes"].as_u64() > Some(0), "{runs}");
     assert_eq!(report["metadata"]["general.architecture"], "llama");
     let types = report["types"].as_array().unwrap();
     let sum: u64 = types.iter().map(|t| t["bytes"].as_u64().unwrap()).sum();

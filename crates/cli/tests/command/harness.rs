@@ -106,13 +106,21 @@ impl Ran {
         value
     }
 
-    /// Asserts the exit code, an empty stdout, and exactly one line that begins with `error: ` and holds each of `parts`.
+    /// Asserts the exit code, an empty stdout, and exactly one line that begins with `error: ` and holds each of `parts`;
+    /// after a usage error also a second one that says where help is.
     #[track_caller]
     pub(crate) fn fails(self, code: i32, parts: &[&str]) -> String {
         assert_eq!(self.code, Some(code), "{} {}", self.stdout, self.stderr);
         assert_eq!(self.stdout, "");
         let lines: Vec<&str> = self.stderr.lines().collect();
-        assert_eq!(lines.len(), 1, "{}", self.stderr);
+        assert_eq!(lines.len(), if code == 2 { 2 } else { 1 }, "{}", self.stderr);
+        if code == 2 {
+            assert!(
+                lines[1].starts_with("try 'pilotfish") && lines[1].ends_with(" --help'"),
+                "{}",
+                self.stderr
+            );
+        }
         assert!(lines[0].starts_with("error: "), "{}", self.stderr);
         assert!(!lines[0].contains("panicked"), "{}", self.stderr);
         for part in parts {

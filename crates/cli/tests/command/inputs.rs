@@ -39,8 +39,13 @@ fn the_json_object_has_exactly_the_documented_fields() {
     let entries = scored["logprobs"].as_array().unwrap();
     assert_eq!(entries.len(), 4);
     for (entry, id) in entries.iter().zip(ids(&scored["tokens"])) {
-        assert_eq!(keys(entry), ["id", "token", "logprob", "top_logprobs"]);
+        assert_eq!(keys(entry), ["id", "token", "logprob", "bytes", "top_logprobs"]);
         let top = entry["top_logprobs"].as_array().unwrap();
+        for scored in top.iter().chain([entry]) {
+            let bytes: Vec<u8> = serde_json::from_value(scored["bytes"].clone()).unwrap();
+            assert_eq!(scored["token"], json!(String::from_utf8_lossy(&bytes)));
+            assert!(!bytes.is_empty());
+        }
         assert_eq!((top.len(), entry["id"].as_u64()), (3, Some(u64::from(id))));
         assert_eq!(top[0]["id"], entry["id"], "greedy takes the likeliest");
         assert_eq!(top[0]["logprob"], entry["logprob"]);
@@ -58,6 +63,8 @@ fn a_prompt_comes_from_an_argument_a_file_or_stdin() {
     assert_eq!(home.answer(&["-p", "some\nprompt", "-n", "3"])["prompt_tokens"], expected);
     let args = ["run", "--json", "-m", "model.gguf", "-n", "3", "-"];
     assert_eq!(home.run_with_input(&args, b"some\nprompt\n").json()["prompt_tokens"], expected);
+    let without_dash = &args[..args.len() - 1];
+    assert_eq!(home.run_with_input(without_dash, b"some\nprompt\n").json()["prompt_tokens"], expected);
     home.run_with_input(&args, b"ab\xff").fails(1, &["stdin", "UTF-8", "byte 2"]);
     home.run(&["run", "-m", "model.gguf", "-f", "nowhere.txt"]).fails(1, &["nowhere.txt"]);
     home.run(&["run", "-m", "model.gguf", "-f", "."]).fails(1, &["folder"]);
@@ -180,4 +187,27 @@ fn timings_go_to_stderr() {
         json!(ran.stdout.trim_end_matches('\n')),
         home.answer(&["hello", "-n", "4", "--ignore-eos"])["text"]
     );
+}
+
+#[test]
+fn an_answer_of_no_tokens_claims_no_work() {
+    let home = Home::with_model();
+    let answer = home.answer(&["hello", "-n", "0"]);
+    assert!(!ids(&answer["prompt_tokens"]).is_empty());
+    assert_eq!(answer["timings"]["prompt_n"], 0);
+    assert_eq!(answer["speculation"]["tau"], 0.0);
+    let ran = home.run(&["run", "-m", "model.gguf", "hello", "-n", "0"]);
+    assert!(ran.stderr.contains("prompt eval: 0 of ") && !ran.stderr.contains("τ"), "{}", ran.stderr);
+}
+
+#[test]
+fn log_probabilities_without_rivals_have_no_empty_lists() {
+    let home = Home::with_model();
+    let args = ["run", "-m", "model.gguf", "hello", "-n", "3", "--ignore-eos", "--logprobs"];
+    let lists = |n: &str| {
+        let ran = home.run(&[&args[..], &[n]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr.lines().filter(|line| line.ends_with(']')).count()
+    };
+    assert_eq!((lists("0"), lists("2")), (0, 3));
 }

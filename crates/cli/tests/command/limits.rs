@@ -32,7 +32,9 @@ fn a_full_context_ends_an_answer_but_loses_nothing() {
     let long = home.answer(&["--raw", "zz", "-c", "128", "--ignore-eos"]);
     assert_eq!(ids(&long["prompt_tokens"]).len() + ids(&long["tokens"]).len(), 128);
     assert_eq!(long["finish_reason"], "length");
-    let short = home.answer(&["--raw", "zz", "-c", "32", "--ignore-eos"]);
+    let ran = home.run(&["run", "--json", "-m", "model.gguf", "--raw", "zz", "-c", "32", "--ignore-eos"]);
+    assert!(ran.stderr.contains("the context of 32 tokens is full; -c makes it larger"), "{}", ran.stderr);
+    let short = ran.json();
     let (long, short) = (ids(&long["tokens"]), ids(&short["tokens"]));
     assert_eq!(short, long[..short.len()], "the context's size changes no token");
 }
@@ -44,18 +46,19 @@ fn an_answer_without_a_limit_still_ends() {
     let ran = home.run(&["run", "--json", "-m", "model.gguf", "--raw", "zz", "--ignore-eos", "-t", "1"]);
     assert!(ran.stderr.contains("-n -1"), "{}", ran.stderr);
     assert_eq!(ids(&ran.json()["tokens"]).len(), 1024);
-    let all = home.answer(&["--raw", "zz", "--ignore-eos", "-n", "-1"]);
+    let ran = home.run(&["run", "--json", "-m", "model.gguf", "--raw", "zz", "--ignore-eos", "-n", "-1"]);
+    assert!(ran.stderr.contains("the context of 2000 tokens is full; the model"), "{}", ran.stderr);
+    let all = ran.json();
     assert_eq!(ids(&all["prompt_tokens"]).len() + ids(&all["tokens"]).len(), 2000);
 }
 
 #[test]
 fn an_empty_prompt_is_an_error() {
     let home = Home::with_model();
-    home.run(&["run", "-m", "model.gguf", "--raw", ""]).fails(1, &["prompt is empty"]);
-    assert!(
-        !ids(&home.answer(&["", "-n", "1"])["prompt_tokens"]).is_empty(),
-        "a template has tokens of its own"
-    );
+    home.write("empty", b" \n\n");
+    for prompt in [&[""][..], &["--raw", ""], &[" \n\t"], &["-p", ""], &["-f", "empty"], &["-"], &[]] {
+        home.run(&[&["run", "-m", "model.gguf"][..], prompt].concat()).fails(2, &["prompt is empty"]);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Ctrl-C, closed pipes and full disks.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ fn ctrl_c_still_gives_the_object() {
 }
 
 #[test]
-fn ctrl_c_stops_a_reply_but_not_the_chat() {
+fn ctrl_c_ends_a_chat_that_nobody_sits_at() {
     let home = busy_home();
     let args = ["chat", "-m", "model.gguf", "-c", "100000", "-n", "-1", "--ignore-eos", "-t", "1"];
     let mut child = home.command(&args).stdin(Stdio::piped()).spawn().unwrap();
@@ -87,15 +87,51 @@ fn ctrl_c_stops_a_reply_but_not_the_chat() {
     stdin.write_all(b"hello\n").unwrap();
     read_some(&mut child);
     interrupt(&child);
-    // The line's end shows that the reply has stopped; the next command is answered.
-    stdin.write_all(b"/nonsense\n").unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    stderr.read_line(&mut line).unwrap();
-    assert!(line.contains("/nonsense"), "{line}");
+    // Were the chat to go on, it would wait for a line.
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    assert!(output.stdout.ends_with(b"\n"), "what was said ends as a line");
     drop(stdin);
-    let ran = child.wait_with_output().unwrap();
-    assert_eq!(ran.status.code(), Some(0));
+}
+
+#[test]
+fn ctrl_c_is_seen_while_a_prompt_is_read() {
+    let home = busy_home();
+    home.write("prompt", "z".repeat(90_000).as_bytes());
+    let args = ["run", "-m", "model.gguf", "-c", "100000", "-t", "1", "--raw", "-f", "prompt"];
+    let child = home.command(&args).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    interrupt(&child);
+    let ran = wait(child);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(130), ""), "{}", ran.stderr);
+    // On a very busy machine the signal may come before the prompt is read.
+    if !ran.stderr.starts_with("error: ") {
+        assert!(ran.stderr.contains(" of 90000 tokens, "), "{}", ran.stderr);
+        assert!(ran.stderr.contains("finish: cancelled") && !ran.stderr.contains("τ"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_perplexity_that_was_stopped_is_not_given() {
+    let home = busy_home();
+    home.write("text", "the cat sat on the mat. ".repeat(100_000).as_bytes());
+    let args = ["eval", "ppl", "text", "-m", "model.gguf", "-c", "64", "-t", "1"];
+    for json in [&[][..], &["--json"]] {
+        let mut child = home.command(&[&args[..], json].concat()).stderr(Stdio::piped()).spawn().unwrap();
+        // The lines of finished chunks are read, or the pipe would fill.
+        let mut stdout = child.stdout.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut text = String::new();
+            stdout.read_to_string(&mut text).unwrap();
+            text
+        });
+        std::thread::sleep(Duration::from_millis(1500));
+        interrupt(&child);
+        let ran = wait(child);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(130), "error: interrupted\n"));
+        let text = reader.join().unwrap();
+        assert!(text.lines().all(|line| line.starts_with("chunk ")), "{text}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Wrong flags and values end with code 2 and one line that says what would be right.
+//! Wrong flags and values end with code 2, one line that says what would be right, and one that says where help is.
 
 use crate::harness::Home;
 
@@ -10,20 +10,74 @@ fn help_and_version_go_to_stdout() {
         assert!(help.contains(command), "{help}");
         let of_command = home.run(&[command, "--help"]).ok();
         assert!(of_command.contains("Usage: pilotfish"), "{of_command}");
+        assert_eq!(home.run(&["help", command]).ok(), of_command);
     }
+    assert_eq!(home.run(&["help"]).ok(), help);
     assert_eq!(home.run(&["--version"]).ok(), format!("pilotfish {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
-fn no_command_is_an_error() {
-    Home::new().run(&[]).fails(2, &["subcommand", "run", "chat"]);
+fn no_command_is_an_error_that_helps() {
+    let home = Home::new();
+    let ran = home.run(&[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
+    assert!(ran.stderr.contains("Usage: pilotfish") && ran.stderr.contains("chat"), "{}", ran.stderr);
+    home.run(&["-v"]).fails(2, &["command is needed", "run, chat"]);
+}
+
+#[test]
+fn usage_errors_say_where_help_is() {
+    let home = Home::new();
+    for (args, command) in [
+        (&["run", "--frobnicate", "x"][..], "pilotfish run"),
+        (&["run", "--color", "x"], "pilotfish run"),
+        (&["run", "-n", "-2", "x"], "pilotfish run"),
+        (&["chat", "--temp", "x"], "pilotfish chat"),
+        (&["eval", "ppl", "--chunks", "0", "x"], "pilotfish eval ppl"),
+        (&["models", "rm"], "pilotfish models rm"),
+        (&["rum"], "pilotfish"),
+    ] {
+        let stderr = home.run(args).fails(2, &[]);
+        assert!(stderr.ends_with(&format!("\ntry '{command} --help'\n")), "{stderr}");
+    }
+}
+
+#[test]
+fn no_message_advises_two_dashes() {
+    let home = Home::with_model();
+    for args in [
+        &["run", "--frobnicate", "x"][..],
+        &["run", "-m", "model.gguf", "hello", "world"],
+        &["run", "-m", "model.gguf", "-5 + 3 = ?"],
+        &["run", "-t", "-x", "hello"],
+        &["models", "x"],
+    ] {
+        let stderr = home.run(args).fails(2, &[]);
+        assert!(!stderr.contains("-- ") && !stderr.contains("tip"), "{stderr}");
+    }
+}
+
+#[test]
+fn words_that_are_no_prompt_are_explained() {
+    let home = Home::with_model();
+    home.run(&["run", "-m", "model.gguf", "hello", "world"]).fails(2, &["`world`", "quotes", "-p", "-f"]);
+    home.run(&["run", "-m", "model.gguf", "-5 + 3 = ?"]).fails(2, &["`-5 + 3 = ?`", "-p TEXT"]);
+    home.run(&["run", "-m", "model.gguf", "-p", "-5 + 3 = ?", "-n", "1"]).ok();
+}
+
+#[test]
+fn commands_of_other_programs_are_explained() {
+    let home = Home::new();
+    home.run(&["serve"]).fails(2, &["`serve`", "not built yet"]);
+    home.run(&["list"]).fails(2, &["`list`", "pilotfish models"]);
+    home.run(&["quantize", "x"]).fails(2, &["`quantize`", "not built yet"]);
 }
 
 #[test]
 fn unknown_flags_and_commands_are_named() {
     let home = Home::new();
     home.run(&["run", "--frobnicate", "x"]).fails(2, &["--frobnicate"]);
-    home.run(&["rum", "x"]).fails(2, &["rum"]);
+    home.run(&["rum", "x"]).fails(2, &["`rum`", "did you mean `run`?"]);
     home.run(&["run", "--temps", "1", "x"]).fails(2, &["--temps", "--temp"]);
 }
 
@@ -42,6 +96,12 @@ fn removed_flags_name_the_right_one() {
         ("-ngl", "-dev cpu"),
         ("-cnv", "pilotfish chat"),
         ("-hfd", "-md"),
+        ("--color", "no colours"),
+        ("--simple-io", "simple"),
+        ("--verbose-prompt", "--json"),
+        ("--prompt-cache", "saved"),
+        ("-sp", "control tokens"),
+        ("--special", "control tokens"),
     ] {
         home.run(&["run", flag, "1", "x"]).fails(2, &[flag, right]);
     }
@@ -52,30 +112,43 @@ fn wrong_values_name_their_flag() {
     let home = Home::with_model();
     let cases: &[(&[&str], &[&str])] = &[
         (&["-n", "-2"], &["-n"]),
-        (&["-n", "x"], &["--predict"]),
-        (&["-t", "0"], &["-t"]),
+        (&["-n", "abc"], &["error: -n: `abc` is not a whole number"]),
+        (&["--predict", "1.5"], &["-n: `1.5` is not a whole number"]),
+        (&["-t", "0"], &["-t: `0`", "1 to 512"]),
+        (&["-t", "-1"], &["-t: `-1`", "1 to 512"]),
+        (&["-t", "513"], &["-t: `513`", "1 to 512"]),
+        (&["-t", "20000"], &["-t: `20000`", "1 to 512"]),
+        (&["-t", "two"], &["-t: `two` is not a whole number"]),
+        (&["-c", "-1"], &["-c: `-1` cannot be negative"]),
         (&["-c", "0"], &["context", "512"]),
         (&["-c", "513"], &["513", "512"]),
         (&["-s", "1.5"], &["--seed"]),
-        (&["--temp", "-1"], &["temperature", "-1"]),
-        (&["--temp", "nan"], &["temperature", "NaN"]),
-        (&["--temp", "inf"], &["temperature"]),
-        (&["--top-p", "2"], &["top_p", "2"]),
-        (&["--top-p", "-0.5"], &["top_p"]),
-        (&["--min-p", "1.5"], &["min_p"]),
-        (&["--top-k", "x"], &["--top-k"]),
-        (&["--repeat-penalty", "0"], &["repeat_penalty"]),
-        (&["--repeat-last-n", "-2"], &["repeat_last_n"]),
-        (&["--presence-penalty", "nan"], &["presence_penalty"]),
+        (&["--temp", "-1"], &["--temp is -1"]),
+        (&["--temp", "nan"], &["--temp is NaN"]),
+        (&["--temp", "inf"], &["--temp is inf"]),
+        (&["--temp", "0,5"], &["--temp: `0,5` is not a number"]),
+        (&["--top-p", "2"], &["--top-p is 2"]),
+        (&["--top-p", "-0.5"], &["--top-p is -0.5"]),
+        (&["--min-p", "1.5"], &["--min-p is 1.5"]),
+        (&["--top-k", "x"], &["--top-k: `x`"]),
+        (&["--repeat-penalty", "0"], &["--repeat-penalty is 0"]),
+        (&["--repeat-last-n", "-2"], &["--repeat-last-n is -2"]),
+        (&["--presence-penalty", "nan"], &["--presence-penalty is NaN"]),
         (&["--logit-bias", "5"], &["--logit-bias", "ID+BIAS"]),
-        (&["--logit-bias", "999999-100"], &["logit_bias", "999999", "320"]),
-        (&["--logit-bias", "5+inf"], &["logit_bias"]),
+        (&["--logit-bias", "999999-100"], &["--logit-bias", "999999", "320"]),
+        (&["--logit-bias", "5+inf"], &["--logit-bias is inf"]),
         (&["--stop", ""], &["--stop"]),
         (&["--spec-draft-p-min", "2"], &["--spec-draft-p-min"]),
         (&["--drafter", "suffix"], &["--drafter", "ngram"]),
         (&["--drafter", "model"], &["--drafter", "-md"]),
         (&["--drafter", "none", "-md", "model.gguf"], &["--drafter", "-md"]),
         (&["--logprobs", "21", "--json"], &["--logprobs", "20"]),
+        (&["--logprobs", "2", "--drafter", "ngram"], &["--drafter", "--logprobs", "plain decoding"]),
+        (&["--logprobs", "2", "-md", "model.gguf"], &["-md", "--logprobs", "plain decoding"]),
+        (&["--logprobs", "2", "--spec-draft-n-max", "3"], &["--spec-draft-n-max", "--logprobs"]),
+        (&["--drafter", "none", "--spec-draft-n-max", "3"], &["--spec-draft-n-max", "--drafter none"]),
+        (&["--drafter", "none", "--spec-draft-p-min", "0.5"], &["--spec-draft-p-min", "--drafter none"]),
+        (&["--spec-draft-p-min", "0.5"], &["--spec-draft-p-min", "-md"]),
         (&["-dev", "gpu"], &["-dev", "not built"]),
         (&["-dev", "coreml"], &["-dev", "not built"]),
         (&["-dev", "toaster"], &["-dev", "toaster"]),
@@ -117,9 +190,15 @@ fn bench_and_eval_check_their_flags_first() {
     home.run(&["bench", "-m", "model.gguf", "-n", "0"]).fails(2, &["-n"]);
     home.run(&["bench", "-m", "model.gguf", "-r", "0"]).fails(2, &["-r"]);
     home.run(&["bench", "-m", "model.gguf", "--only", "poetry"]).fails(2, &["poetry", "translate"]);
+    home.run(&["bench", "-m", "model.gguf", "-t", "20000"]).fails(2, &["-t", "512"]);
     home.run(&["eval"]).fails(2, &["ppl"]);
     home.write("text", b"some text");
     home.run(&["eval", "ppl", "text", "-m", "model.gguf", "-c", "3"]).fails(2, &["-c"]);
+    home.run(&["eval", "ppl", "text", "-m", "model.gguf", "-t", "20000"]).fails(2, &["-t", "512"]);
+    home.run(&["eval", "ppl", "text", "-m", "model.gguf", "--chunks", "0"])
+        .fails(2, &["--chunks", "1 or more"]);
+    let help = home.run(&["eval", "ppl", "--help"]).ok();
+    assert!(help.contains("[default: 512]") && !help.contains("at most 8192"), "{help}");
     home.run(&["pull"]).fails(2, &["pilotfish models"]);
     home.run(&["models", "rm"]).fails(2, &["pilotfish models"]);
 }

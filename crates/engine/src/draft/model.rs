@@ -16,13 +16,14 @@ use pilotfish_lane::{Lane, LaneError, Outputs, Rows, Want};
 
 use super::Drafter;
 use crate::cached::CachedLane;
+use crate::clock::MonotonicClock;
 use crate::error::DraftError;
 use crate::sampling::{Sampler, logprobs};
 use crate::session::Session;
 use crate::speculate::TokenTree;
 
-/// Rows per pass while it reads text it has not seen.
-const CHUNK: usize = 512;
+/// New tokens that are read in one pass together with the last.
+const CHUNK: usize = 64;
 
 /// Longest draft unless told otherwise: llama.cpp's default, and the best length of the usual cost model
 /// (acceptance 0.7 per token) for a drafter at a third of the target's cost.
@@ -54,12 +55,9 @@ impl ModelDrafter {
     fn catch_up(&mut self, tokens: &[u32], cancel: &AtomicBool) -> Result<(), DraftError> {
         let before_last = &tokens[..tokens.len() - 1];
         let known = self.lane.sync(before_last);
-        for chunk in before_last[known..].chunks(CHUNK.min(self.lane.info().max_width)) {
-            if cancel.load(Ordering::Relaxed) {
-                break;
-            }
-            self.lane.append(chunk, Want::Nothing)?;
-        }
+        // Only widths depend on this clock, so a test has nothing to inject.
+        let clock = MonotonicClock::default();
+        self.lane.read(&before_last[known..], None, &clock, &mut |_| !cancel.load(Ordering::Relaxed))?;
         Ok(())
     }
 

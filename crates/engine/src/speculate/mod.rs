@@ -57,8 +57,8 @@ impl Speculator {
 /// How a generation runs; nothing here changes a token.
 #[derive(Clone)]
 pub struct Options {
-    /// Prompt tokens per pass.
-    pub prefill_chunk: usize,
+    /// Prompt tokens per pass; `None` takes as many as run in about half a second, so that `cancel` is seen soon.
+    pub prefill_chunk: Option<usize>,
     /// Most probable tokens to list for each token of the reply; `None` for no log-probabilities.
     pub logprobs: Option<usize>,
     /// Set to end the reply at the next pass.
@@ -70,7 +70,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            prefill_chunk: 512,
+            prefill_chunk: None,
             logprobs: None,
             cancel: Arc::default(),
             clock: Arc::new(MonotonicClock::default()),
@@ -160,21 +160,21 @@ impl<'a> Generation<'a> {
         let start = self.options.clock.now_ms();
         let prompt = self.session.prompt();
         let before_last = &prompt[..prompt.len() - 1];
-        let mut read = self.target.sync(before_last);
-        self.stats.reused_tokens = read;
-        let chunk = self.options.prefill_chunk.clamp(1, self.target.info().max_width);
-        while read < before_last.len() {
-            progress(read, prompt.len());
-            if self.options.cancel.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let end = before_last.len().min(read + chunk);
-            self.target.append(&before_last[read..end], Want::Nothing)?;
-            read = end;
-        }
-        progress(read, prompt.len());
+        let held = self.target.sync(before_last);
+        // Where an earlier call was cancelled, what it read is in the cache now.
+        self.stats.reused_tokens = held - self.stats.read_tokens;
+        let Options { prefill_chunk, cancel, clock, .. } = &self.options;
+        let read = self.target.read(&before_last[held..], *prefill_chunk, clock.as_ref(), &mut |read| {
+            progress(held + read, prompt.len());
+            !cancel.load(Ordering::Relaxed)
+        })?;
         let read_at = self.options.clock.now_ms();
-        self.stats.prefill_ms = read_at - start;
+        self.stats.read_tokens += read;
+        self.stats.prefill_ms += read_at - start;
+        if held + read < before_last.len() {
+            return Ok(());
+        }
+        progress(held + read, prompt.len());
         if self.budget.may_draft() {
             self.prepare_drafter();
             self.stats.draft_prefill_ms = self.options.clock.now_ms() - read_at;
@@ -197,6 +197,7 @@ impl<'a> Generation<'a> {
             return Ok(Some(Round { text, finish: self.session.finish(), ..Round::default() }));
         }
         let start = self.options.clock.now_ms();
+        let first = self.stats.rounds == 0;
         let draft = self.propose();
         let proposed = self.options.clock.now_ms();
         let rows = self.target.forward(&draft.to_batch(self.want()))?;
@@ -226,6 +227,8 @@ impl<'a> Generation<'a> {
             tokens: committed.count,
         };
         self.budget.observe(cost);
+        // The prompt's last token is the root of the first draft.
+        self.stats.read_tokens += usize::from(first);
         self.stats.count(&draft, &accepted, committed.count);
         self.stats.decode_ms += cost.total_ms;
         self.stats.draft_ms += cost.draft_ms;

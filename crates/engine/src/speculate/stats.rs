@@ -12,6 +12,8 @@ pub struct Stats {
     pub prompt_tokens: usize,
     /// Of those, how many were in the cache already.
     pub reused_tokens: usize,
+    /// And how many were run: all others, unless the reply ended before.
+    pub read_tokens: usize,
     /// Reading the prompt up to its last token, by the target.
     pub prefill_ms: f64,
     /// Reading the prompt, by the drafter.
@@ -37,7 +39,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// τ: tokens committed per round, bonus included.
+    /// τ: tokens committed per round, bonus included; 0 without a round.
     pub fn tau(&self) -> f64 {
         if self.rounds == 0 { 0.0 } else { self.tokens as f64 / self.rounds as f64 }
     }

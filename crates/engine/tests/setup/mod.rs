@@ -6,13 +6,26 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate that uses its own part")]
 #![allow(clippy::unwrap_used, reason = "code of tests: a panic is the failure")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pilotfish_engine::draft::Drafter;
 use pilotfish_engine::sampling::{Logprobs, Sampler, SamplingParams};
 use pilotfish_engine::session::{FinishReason, Limits, ReplyText, Session, TextStep};
 use pilotfish_engine::speculate::{Generation, Options, SpeculationReport, Speculator, Stats, TokenTree};
-use pilotfish_engine::{CachedLane, DraftError};
+use pilotfish_engine::{CachedLane, Clock, DraftError};
 use pilotfish_lane::testing::{ScriptedLane, hash_tokens};
 use pilotfish_model::text::StopStrings;
+
+/// Microseconds that pass only in scripted lanes.
+#[derive(Clone, Default)]
+pub struct FakeClock(pub Arc<AtomicU64>);
+
+impl Clock for FakeClock {
+    fn now_ms(&self) -> f64 {
+        self.0.load(Ordering::Relaxed) as f64 / 1e3
+    }
+}
 
 /// What to generate.
 pub struct Case {

@@ -38,6 +38,12 @@ impl KvCache {
         self.len
     }
 
+    /// Bytes it takes now.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| (layer.keys.len() + layer.values.len()) as u64 * 2).sum()
+    }
+
     /// Makes room for `rows` speculative rows behind the committed positions.
     ///
     /// Grows by halves so that a long reply does not copy the cache again and again, and so that

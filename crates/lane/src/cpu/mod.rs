@@ -9,6 +9,7 @@
 
 mod head;
 mod kv;
+mod memory;
 mod paths;
 mod plan;
 mod roofline;
@@ -23,6 +24,7 @@ use pilotfish_tensor::kernels::Kernels;
 
 use crate::{Batch, Lane, LaneError, LaneInfo, Rows};
 use kv::KvCache;
+pub use memory::Memory;
 use paths::Paths;
 use plan::Plan;
 pub use roofline::Roofline;
@@ -33,10 +35,13 @@ use threads::Threads;
 /// Most rows of one pass: bounds the workspace; longer prompts are cut by the caller.
 const MAX_WIDTH: usize = 2048;
 
+/// Most worker threads: more than any machine's cores, and few enough that every system can start them.
+pub const MAX_THREADS: usize = 512;
+
 /// How to set up a CPU lane.
 #[derive(Clone, Debug)]
 pub struct CpuOptions {
-    /// Worker threads, the caller's included; `None` takes one per physical core.
+    /// Worker threads, the caller's included, 1 to [`MAX_THREADS`]; `None` takes one per physical core.
     pub threads: Option<usize>,
     /// Most positions; `None` takes the model's trained context. The cache grows as it fills.
     pub context: Option<usize>,
@@ -70,8 +75,8 @@ impl CpuLane {
     /// Packs the model's weights for this processor.
     ///
     /// # Errors
-    /// [`LaneError::Load`] when the asked context is 0 or beyond the trained one, or there is no memory for the packed
-    /// weights.
+    /// [`LaneError::Load`] when the asked context is 0 or beyond the trained one, there are too many threads, or there is
+    /// no memory for the packed weights.
     pub fn new(model: Arc<Model>, options: &CpuOptions) -> Result<Self, LaneError> {
         let trained = model.config().context;
         let context = options.context.unwrap_or(trained);
@@ -80,8 +85,13 @@ impl CpuLane {
                 "a context of {context} was asked for; the model was trained for {trained}"
             )));
         }
+        if let Some(threads) = options.threads.filter(|&threads| threads > MAX_THREADS) {
+            return Err(LaneError::Load(format!(
+                "{threads} threads were asked for; the most are {MAX_THREADS}"
+            )));
+        }
         let kernels = options.kernels;
-        let mut threads = Threads::new(options.threads.unwrap_or_else(physical_cores));
+        let mut threads = Threads::new(options.threads.unwrap_or_else(|| physical_cores().min(MAX_THREADS)));
         let plan = Plan::new(&model, kernels, &mut threads)?;
         let graph = model.graph();
         let kv = KvCache::new((0..graph.n_layers()).map(|layer| graph.kv_width(layer)).collect());

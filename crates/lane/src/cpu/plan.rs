@@ -26,6 +26,17 @@ pub(super) enum Prepared {
     File,
 }
 
+/// What a weight is needed for, which decides its form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Products; perhaps looked up too.
+    Multiplied,
+    /// Looked up only.
+    LookedUp,
+    /// Neither.
+    Vector,
+}
+
 /// Everything about a model that stays the same from pass to pass.
 pub(super) struct Plan {
     weights: Vec<Prepared>,
@@ -57,6 +68,17 @@ impl Plan {
         self.n_buffers
     }
 
+    /// Bytes of the weights in memory.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        let of = |weight: &Prepared| match weight {
+            Prepared::Matrix(matrix) => matrix.bytes().next_multiple_of(64),
+            Prepared::Vector(vector) => size_of_val(vector.as_slice()),
+            Prepared::File => 0,
+        };
+        self.weights.iter().map(of).sum::<usize>() as u64
+    }
+
     /// A weight that is multiplied with.
     pub(super) fn matrix(&self, id: WeightId) -> &Matrix {
         match &self.weights[id.index()] {
@@ -80,30 +102,18 @@ fn prepare(
     threads: &mut Threads,
 ) -> Result<Vec<Prepared>, LaneError> {
     let graph = model.graph();
-    let mut multiplied = vec![false; graph.weights().len()];
-    let mut looked_up = vec![false; graph.weights().len()];
-    for op in graph.ops() {
-        match *op {
-            Op::Embed { weight, .. } => looked_up[weight.index()] = true,
-            Op::Linear { weight, .. } | Op::Head { weight, .. } => multiplied[weight.index()] = true,
-            Op::GatedMlp { gate, up, down, .. } => {
-                for weight in [gate, up, down] {
-                    multiplied[weight.index()] = true;
-                }
-            }
-            _ => {}
-        }
-    }
+    let roles = roles(graph);
+    let multiplied = |id: WeightId| roles[id.index()] == Role::Multiplied;
     let ids: Vec<WeightId> = graph.weight_ids().collect();
     let packed_bytes = |&id: &WeightId| {
         let Weight { block_type, n_out, k, .. } = model.weight(id);
         kernels.packed_bytes(block_type, n_out, k)
     };
-    let total = ids.iter().filter(|id| multiplied[id.index()]).map(packed_bytes).sum();
+    let total = ids.iter().filter(|id| multiplied(**id)).map(packed_bytes).sum();
     let no_memory = |e| LaneError::Load(format!("no memory for {total} bytes of packed weights: {e}"));
     let mut arena = Arena::new(total).map_err(no_memory)?;
     let mut prepare = |&id: &WeightId| {
-        if multiplied[id.index()] {
+        if multiplied(id) {
             let Weight { block_type, n_out, k, bytes } = model.weight(id);
             let mut packing = kernels.packing(block_type, bytes, n_out, k, &mut arena);
             threads.for_each(packing.parts(PARTS_PER_THREAD * threads.n()), PackPart::run);
@@ -111,7 +121,7 @@ fn prepare(
             // Packed weights are read from now on; both copies in memory would be one too many.
             model.release(id);
             Prepared::Matrix(matrix)
-        } else if looked_up[id.index()] {
+        } else if roles[id.index()] == Role::LookedUp {
             Prepared::File
         } else {
             Prepared::Vector(model.vector(id))
@@ -120,8 +130,29 @@ fn prepare(
     Ok(ids.iter().map(&mut prepare).collect())
 }
 
+/// The role of each weight.
+pub(super) fn roles(graph: &Graph) -> Vec<Role> {
+    let mut roles = vec![Role::Vector; graph.weights().len()];
+    for op in graph.ops() {
+        match *op {
+            // A table that also serves as the output matrix is packed for that.
+            Op::Embed { weight, .. } if roles[weight.index()] == Role::Vector => {
+                roles[weight.index()] = Role::LookedUp;
+            }
+            Op::Linear { weight, .. } | Op::Head { weight, .. } => roles[weight.index()] = Role::Multiplied,
+            Op::GatedMlp { gate, up, down, .. } => {
+                for weight in [gate, up, down] {
+                    roles[weight.index()] = Role::Multiplied;
+                }
+            }
+            _ => {}
+        }
+    }
+    roles
+}
+
 /// Gives every value a buffer; returns the buffer of each value and how many there are.
-fn assign_buffers(graph: &Graph) -> (Vec<usize>, usize) {
+pub(super) fn assign_buffers(graph: &Graph) -> (Vec<usize>, usize) {
     let ops = graph.ops();
     let mut last_use = vec![0; graph.n_values()];
     for (at, op) in ops.iter().enumerate() {

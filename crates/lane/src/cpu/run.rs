@@ -58,6 +58,13 @@ impl Workspace {
         Self { buffers, inner: [const { Vec::new() }; 3], quantized: Vec::new(), poison }
     }
 
+    /// Bytes of the float buffers, without what is quantized.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        let floats: usize = self.buffers.iter().chain(&self.inner).map(Vec::len).sum();
+        (floats * size_of::<f32>()) as u64
+    }
+
     /// Takes a buffer out, sized for `n` elements whose content is arbitrary.
     fn take(&mut self, buffer: usize, n: usize) -> Vec<f32> {
         let mut taken = std::mem::take(&mut self.buffers[buffer]);

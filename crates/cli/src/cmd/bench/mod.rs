@@ -22,6 +22,7 @@ use crate::args::{DraftArgs, ModelArgs};
 use crate::cmd::run::load_engine;
 use crate::exit::{Outcome, interrupted, usage};
 use crate::interrupt::{self, Listening};
+use crate::numbers::whole;
 use crate::output;
 use crate::output::note;
 use crate::progress::Downloads;
@@ -32,10 +33,10 @@ use prompts::PROMPTS;
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
     /// Tokens to write for each prompt, or fewer where the model ends.
-    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", default_value_t = 256)]
+    #[arg(short = 'n', long, alias = "n-predict", value_name = "N", default_value_t = 256, value_parser = whole::<usize>, allow_negative_numbers = true)]
     predict: usize,
     /// Pairs of a plain and a speculative run for each prompt.
-    #[arg(short, long, value_name = "N", default_value_t = 3)]
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = whole::<usize>, allow_negative_numbers = true)]
     repetitions: usize,
     /// Run only these prompts. Repeatable.
     #[arg(long, value_name = "NAME")]
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
         check_folder(out)?;
     }
     let mut load = args.model.load_options()?;
-    args.draft.apply_to_load(&mut load);
+    args.draft.apply_to_load(&mut load)?;
     if args.curve {
         load.drafter = DrafterChoice::None;
     }
