@@ -12,7 +12,7 @@ use crate::args::PromptArgs;
 use crate::exit::usage;
 
 /// A prompt longer than this is a mistake (a whole disk image, an endless pipe); no context holds as much.
-const MAX_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 
 const HOW: &str = "give it as an argument, with -f FILE, or on stdin";
 

@@ -280,6 +280,22 @@ impl Record {
             .map_err(|source| RecordError::Io { path: path.to_owned(), source })
     }
 
+    /// Tries whether [`Record::write`] could write beside `path`, before anything is measured.
+    ///
+    /// # Errors
+    /// When no file can be made there.
+    pub fn check_writable(path: &Path) -> Result<(), RecordError> {
+        let io = |source| RecordError::Io { path: path.to_owned(), source };
+        match destination(path).map_err(io)? {
+            Destination::Special(_) => Ok(()),
+            Destination::File(path) => {
+                let temporary = beside(&path).map_err(io)?;
+                let made = OpenOptions::new().write(true).create_new(true).open(&temporary);
+                made.and_then(|_| fs::remove_file(&temporary)).map_err(io)
+            }
+        }
+    }
+
     /// Reads and checks a record.
     ///
     /// # Errors
@@ -335,28 +351,49 @@ impl Record {
     }
 }
 
+/// What a path leads to, links followed.
+enum Destination {
+    /// A regular file, or none yet.
+    File(PathBuf),
+    /// A device or a pipe.
+    Special(PathBuf),
+}
+
+fn destination(path: &Path) -> io::Result<Destination> {
+    Ok(match fs::canonicalize(path) {
+        Ok(target) if fs::metadata(&target)?.is_file() => Destination::File(target),
+        Ok(target) => Destination::Special(target),
+        Err(_) => Destination::File(path.to_owned()),
+    })
+}
+
+/// A temporary name in the folder of `path`.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    // Process id and counter keep concurrent writers, in this process or another, off each other's temporary file.
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file name"))?;
+    let count = WRITES.fetch_add(1, Ordering::Relaxed);
+    Ok(folder(path).join(format!(".{}.{}-{count}.partial", name.to_string_lossy(), std::process::id())))
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
 /// Replaces the file at `path` with `bytes`: written beside it, flushed to the disk, renamed over it, and the
 /// directory flushed where the system allows. A failure leaves the old file and no temporary one. A link is followed;
 /// what is no regular file (a device, a pipe) is written to, never replaced.
 fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let followed = match fs::canonicalize(path) {
-        Ok(target) if fs::metadata(&target)?.is_file() => target,
-        Ok(special) => return OpenOptions::new().write(true).open(special)?.write_all(bytes),
-        Err(_) => path.to_owned(),
+    let path = match destination(path)? {
+        Destination::File(path) => path,
+        Destination::Special(path) => return OpenOptions::new().write(true).open(path)?.write_all(bytes),
     };
-    let path = followed.as_path();
-    // Process id and counter keep concurrent writers, in this process or another, off each other's temporary file.
-    static WRITES: AtomicU64 = AtomicU64::new(0);
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no file name"))?;
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    let count = WRITES.fetch_add(1, Ordering::Relaxed);
-    let temporary =
-        parent.join(format!(".{}.{}-{count}.partial", name.to_string_lossy(), std::process::id()));
+    let temporary = beside(&path)?;
     let result = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        fs::rename(&temporary, &path)
     })();
     if let Err(error) = result {
         // The temporary file may not exist; the first error is the one to tell.
@@ -364,7 +401,7 @@ fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return Err(error);
     }
     // Not every system can open a directory as a file; the record itself is complete either way.
-    if let Ok(directory) = File::open(parent) {
+    if let Ok(directory) = File::open(folder(&path)) {
         let _ = directory.sync_all();
     }
     Ok(())

@@ -197,7 +197,8 @@ impl Cache {
 
     /// Rows with paths of their own, which share the slots they have in common.
     fn attend_rows(&self, table: &Kernels, q: &[f32], rows: &[Attend<'_>], committed: usize) -> Vec<f32> {
-        let longest = rows.iter().map(|row| row.path).max_by_key(|path| path.len()).unwrap();
+        let longest =
+            rows.iter().map(|row| row.path).max_by_key(|path| path.len()).expect("at least one row");
         let (keys, values) = self.lay_out(committed, longest);
         let kv = KvRows {
             keys: &keys[self.head_dim * KEY_BLOCK..],
@@ -293,7 +294,7 @@ fn rows_that_attend_together_get_what_each_gets_alone() {
         first: [0, 130, 150][row % 3],
         last: committed + row - 1,
         scale: 0.2,
-        softcap: (row % 2 == 0).then_some(9.0),
+        softcap: row.is_multiple_of(2).then_some(9.0),
     };
     let q: Vec<f32> = (0..12 * n_rep * head_dim).map(|_| rng.signed() * 2.0).collect();
     for table in Kernels::available() {

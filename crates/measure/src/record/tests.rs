@@ -222,6 +222,14 @@ fn links_are_followed_and_devices_are_never_replaced() {
 }
 
 #[test]
+fn a_place_that_cannot_be_written_is_known_beforehand() {
+    let dir = Scratch::new("probe");
+    Record::check_writable(&dir.0.join("new.json")).expect("writable");
+    assert!(dir.names().is_empty(), "nothing is left behind");
+    Record::check_writable(&dir.0.join("no/new.json")).expect_err("no such folder");
+}
+
+#[test]
 fn a_failed_write_keeps_the_old_file_and_no_temporary_one() {
     let dir = Scratch::new("failed");
     // A directory at the target path makes the final rename fail after the temporary file was written.

@@ -299,7 +299,7 @@ impl Seen<'_> {
             self.some::<L, N, 1>(lanes, weights, at, out);
             at += 1;
         }
-        if self.kv.head_dim % 8 != 0 {
+        if !self.kv.head_dim.is_multiple_of(8) {
             self.last::<L, N>(lanes, weights, out);
         }
     }

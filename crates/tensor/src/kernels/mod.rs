@@ -311,8 +311,8 @@ impl Kernels {
         mut out: ColumnBlock<'_>,
     ) {
         let (columns, head_dim) = (out.columns(), kv.head_dim);
-        let whole = head_dim > 0 && columns.start % head_dim == 0 && columns.len() % head_dim == 0;
-        assert!(whole, "columns {columns:?} are not whole heads of {head_dim}");
+        let whole = columns.start.is_multiple_of(head_dim) && columns.len().is_multiple_of(head_dim);
+        assert!(head_dim > 0 && whole, "columns {columns:?} are not whole heads of {head_dim}");
         assert_eq!(q.len(), rows.len() * out.n_out(), "queries have another shape");
         assert_eq!(rows.len(), out.rows(), "output has another shape");
         for row in rows {

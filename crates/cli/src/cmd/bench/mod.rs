@@ -74,15 +74,18 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let mut load = args.model.load_options()?;
     args.draft.apply_to_load(&mut load)?;
     if args.curve {
+        if load.draft_model.is_some() {
+            return Err(usage("--curve measures the target alone; drop -md"));
+        }
         load.drafter = DrafterChoice::None;
     }
     let mut engine = load_engine(&load, verbose)?;
     let listening = interrupt::listen();
     let (record, ratios) = measure(args, &mut engine, &prompts, &listening, load.drafter)?;
-    if let Some(out) = &args.out {
-        record.write(out)?;
-    }
+    // Minutes of measuring are shown even when they cannot be written, and written even when nobody reads them.
+    let written = args.out.as_ref().map_or(Ok(()), |out| record.write(out));
     output::text(&if args.json { record.to_json()? } else { shown::table(&record, &ratios, &prompts) })?;
+    written?;
     let differ: Vec<&str> =
         record.prompts.iter().filter(|p| p.lossless == Some(false)).map(|p| p.name.as_str()).collect();
     if !differ.is_empty() {
@@ -201,6 +204,6 @@ fn check_folder(out: &std::path::Path) -> anyhow::Result<()> {
             anyhow::bail!("cannot write `{}`: there is no folder `{}`", out.display(), folder.display())
         }
         _ if out.is_dir() => anyhow::bail!("cannot write `{}`: it is a folder", out.display()),
-        _ => Ok(()),
+        _ => Ok(Record::check_writable(out)?),
     }
 }
