@@ -233,7 +233,7 @@ pub enum CatalogError {
     #[error("no folder for models: set XDG_CACHE_HOME or HOME")]
     NoCacheFolder,
     /// `Progress::cancelled` said so.
-    #[error("cancelled; what has arrived is kept for the next try")]
+    #[error("cancelled; the next try goes on where it can (whole parts of a package, any byte of a hub file)")]
     Cancelled,
     /// The file system refused.
     #[error("cannot {doing} `{}`: {source}", path.display())]
