@@ -233,7 +233,9 @@ pub enum CatalogError {
     #[error("no folder for models: set XDG_CACHE_HOME or HOME")]
     NoCacheFolder,
     /// `Progress::cancelled` said so.
-    #[error("cancelled; the next try goes on where it can (whole parts of a package, any byte of a hub file)")]
+    #[error(
+        "cancelled; the next try goes on where it can (whole parts of a package, any byte of a hub file)"
+    )]
     Cancelled,
     /// The file system refused.
     #[error("cannot {doing} `{}`: {source}", path.display())]

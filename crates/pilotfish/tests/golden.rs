@@ -1,11 +1,12 @@
 //! Agreement with llama.cpp on real models: the same prompt ids, the same choices, log-probabilities as near to f32.
 //!
 //! `data/llamacpp_greedy.json` says how it was made. Both programs round activations to 8 bits, so neither is the
-//! truth: `data/f32_reference.json` has the same files' weights run in f32 by transformers. Choices are compared where
-//! llama.cpp's margin is at least 0.4 (its own two kernel sets part at margins up to 0.34) and f32's at least 0.2
-//! (f32 itself parts from llama.cpp at one margin of 0.49 that is 0.04 in f32). Log-probabilities must be as near to
-//! f32 as llama.cpp's are: f32's own differ from llama.cpp's by up to 0.33, so no small limit between the two programs
-//! could be met other than by chance.
+//! truth: `data/f32_reference.json` has the same files' weights run in f32 by transformers, and for SmolLM2, whose
+//! outliers make rounding loud, what rounding alone can change. Choices are compared where llama.cpp's margin is at
+//! least 0.4 (its own two kernel sets part at margins up to 0.34), f32's at least 0.2 (f32 itself parts from llama.cpp
+//! at one margin of 0.49 that is 0.04 in f32), and no run with rounded activations chose another token (one margin of
+//! 1.5 is negative in some). Log-probabilities must be as near to f32 as llama.cpp's are: f32's own differ from
+//! llama.cpp's by up to 0.33, so no small limit between the two programs could be met other than by chance.
 //!
 //! SmolLM2 is fetched through the catalog; `PILOTFISH_TEST_MODELS=all` adds the other three models.
 #![allow(clippy::unwrap_used, reason = "a panic is the test's failure")]
@@ -22,8 +23,10 @@ const CLEAR_MARGINS: (f64, f64) = (0.4, 0.2);
 /// Root mean square distance of our log-probabilities from f32's, as a multiple of llama.cpp's.
 const DISTANCE_RATIO: f64 = 1.25;
 
-/// Largest distance of one log-probability from f32's; llama.cpp's own is 0.33.
+/// Largest distance of one log-probability from f32's; llama.cpp's own is 0.33. Where it is known how far rounded
+/// activations lie from f32, [`SPREADS`] times that is allowed.
 const LARGEST_DISTANCE: f64 = 0.4;
+const SPREADS: f64 = 4.0;
 
 struct Case {
     name: String,
@@ -31,7 +34,7 @@ struct Case {
     prompt: String,
     prompt_ids: Vec<u32>,
     gen_ids: Vec<u32>,
-    /// Whether both references see a clear choice at each generated token.
+    /// Whether every reference sees a clear choice at each generated token.
     clear: Vec<bool>,
     top5_first: Vec<Top>,
 }
@@ -41,6 +44,8 @@ struct Top {
     token: u32,
     llama_cpp: f64,
     f32: f64,
+    /// How far it may be from f32.
+    limit: f64,
 }
 
 fn cases(model: &str) -> Vec<Case> {
@@ -52,20 +57,26 @@ fn cases(model: &str) -> Vec<Case> {
     let text = |v: &Value| v.as_str().unwrap().to_owned();
     let case = |(case, exact): (Value, Value)| {
         assert_eq!(case["name"], exact["name"]);
+        let known = |key: &str, n: usize| exact.get(key).map_or(vec![0.0; n], numbers);
         let margins = numbers(&case["margins"]).into_iter().zip(numbers(&exact["margins"]));
+        let margins = margins.zip(known("int8_margins", list(&case["margins"]).len()));
         let tops = list(&case["top5_first"]).into_iter().zip(numbers(&exact["top5_first"]));
+        let tops = tops.zip(known("int8_spread", 5));
         Case {
             name: format!("{model} {}", text(&case["name"])),
             chat: case["kind"] == "chat",
             prompt: text(&case["prompt"]),
             prompt_ids: ids(&case["prompt_ids"]),
             gen_ids: ids(&case["gen_ids"]),
-            clear: margins.map(|(a, b)| a >= CLEAR_MARGINS.0 && b >= CLEAR_MARGINS.1).collect(),
+            clear: margins
+                .map(|((a, b), rounded)| a >= CLEAR_MARGINS.0 && b >= CLEAR_MARGINS.1 && rounded >= 0.0)
+                .collect(),
             top5_first: tops
-                .map(|(top, f32)| Top {
+                .map(|((top, f32), spread)| Top {
                     token: id(&top["id"]),
                     llama_cpp: top["logprob"].as_f64().unwrap(),
                     f32,
+                    limit: LARGEST_DISTANCE.max(SPREADS * spread),
                 })
                 .collect(),
         }
@@ -164,11 +175,11 @@ fn golden_log_probabilities_are_as_near_to_f32() {
             let lane = engine.target();
             lane.truncate(0);
             let logits = feed(lane, &case.prompt_ids);
-            for Top { token, llama_cpp, f32 } in case.top5_first {
+            for Top { token, llama_cpp, f32, limit } in case.top5_first {
                 let ours = logprob(&logits, token);
                 ours_squared += (ours - f32).powi(2);
                 theirs_squared += (llama_cpp - f32).powi(2);
-                if (ours - f32).abs() > LARGEST_DISTANCE {
+                if (ours - f32).abs() > limit {
                     faults.push(format!("{}: token {token}: {ours:.3}, in f32 {f32:.3}", case.name));
                 }
             }
