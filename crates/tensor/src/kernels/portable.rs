@@ -6,7 +6,7 @@
 //! Not here: the loops themselves (`matmul`, `rows`, `attention`, `activations`).
 
 use super::activations::{self, Activations};
-use super::attention::{self, Attend, AttendScratch, KvRows};
+use super::attention;
 use super::lanes::Plain;
 use super::matmul;
 use super::matrix::{Layout, Matrix};
@@ -32,7 +32,7 @@ pub(super) static TABLE: Kernels = Kernels {
     all_finite: |x| rows::all_finite(x),
     rope: |x, head_dim, rot_dim, cos_sin, style| rows::rope(x, head_dim, rot_dim, cos_sin, style),
     to_halves,
-    attend,
+    attend: |q, rows, kv, scratch, out| attention::attend(Plain, q, rows, kv, scratch, out),
     probe_read: probe::read,
     probe_multiply: probe::multiply,
 };
@@ -54,14 +54,4 @@ fn to_halves(x: &[f32], out: &mut [u16]) {
     for (out, &x) in out.iter_mut().zip(x) {
         *out = f32_to_f16(x);
     }
-}
-
-fn attend(
-    q: &[f32],
-    rows: &[Attend<'_>],
-    kv: &KvRows<'_>,
-    scratch: &mut AttendScratch,
-    out: &mut ColumnBlock<'_>,
-) {
-    attention::attend(Plain, q, rows, kv, scratch, out);
 }

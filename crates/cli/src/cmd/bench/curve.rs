@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use pilotfish::{Engine, Roofline};
-use pilotfish_engine::CachedLane;
+use pilotfish_engine::{CachedLane, MonotonicClock};
 use pilotfish_lane::{Batch, Want};
 use pilotfish_measure::percentile::Samples;
 use pilotfish_measure::record::CurvePoint;
@@ -40,9 +40,6 @@ pub(crate) const ALONE: Grid = Grid {
     passes: (7, 30),
     time: Duration::from_secs(45),
 };
-
-/// Rows of a pass that only fills the cache.
-const PROMPT_ROWS: usize = 256;
 
 /// Measures a grid on the tokens of `text`, repeated as needed, with the machine's limits taken before and after;
 /// `None` once `stopped`. Contexts that do not fit with their widest pass are left out.
@@ -102,8 +99,8 @@ fn passes(
     stopped: &dyn Fn() -> bool,
 ) -> anyhow::Result<Option<Vec<Vec<u64>>>> {
     lane.truncate(0);
-    for chunk in tokens[..held].chunks(PROMPT_ROWS) {
-        lane.append(chunk, Want::Nothing)?;
+    if lane.read(&tokens[..held], None, &MonotonicClock::default(), &mut |_| !stopped())? < held {
+        return Ok(None);
     }
     let mut nanos: Vec<Vec<u64>> = vec![Vec::new(); widths.len()];
     let start = Instant::now();
