@@ -1,6 +1,6 @@
 //! Every table against the portable one, bit for bit, and the invariances the promises rest on.
 //!
-//! Invariant: the AVX2 table is among those tested wherever the CPU has AVX2, FMA and F16C.
+//! Invariant: every table is among those tested wherever the CPU can run it.
 //! Not here: accuracy of single functions (unit tests), or whole models (the lane's tests).
 
 mod rng;
@@ -47,7 +47,7 @@ fn random_rows(rows: usize, k: usize, rng: &mut Rng) -> Vec<f32> {
 
 fn matmul(table: &Kernels, weight: &Matrix, x: &[f32], rows: usize, parts: usize) -> Vec<f32> {
     let mut acts = Activations::new();
-    table.quantize(x, rows, weight.k(), weight.scheme(), &mut acts);
+    table.quantize(x, rows, weight.k(), weight.form(), &mut acts);
     let mut y = vec![f32::NAN; rows * weight.n_out()];
     for block in Columns::new(&mut y, rows, weight.n_out()).split(parts, weight.column_tile()) {
         table.matmul(weight, &acts, block);
@@ -65,11 +65,14 @@ fn portable() -> &'static Kernels {
 }
 
 #[test]
-fn avx2_is_tested_where_the_cpu_has_it() {
+fn every_table_this_cpu_can_run_is_tested() {
     #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
-    {
-        assert_eq!(Kernels::best().name(), "x86-avx2");
+    for (name, can) in [
+        ("x86-avx2", is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")),
+        ("x86-avxvnni", is_x86_feature_detected!("avxvnni")),
+        ("x86-avx512vnni", is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512bw")),
+    ] {
+        assert_eq!(Kernels::named(name).is_some(), can, "{name}");
     }
     assert_eq!(Kernels::available().last().unwrap().name(), "portable");
     assert!(Kernels::available().iter().all(|table| table.numerics_id() == "cpu-2"));
@@ -270,7 +273,7 @@ fn blocks_that_cut_a_tile_are_refused() {
     let table = Kernels::best();
     let weight = table.pack(BlockType::Q8_0, &[0; 64 * 34], 64, 32);
     let mut acts = Activations::new();
-    table.quantize(&[0.0; 32], 1, 32, weight.scheme(), &mut acts);
+    table.quantize(&[0.0; 32], 1, 32, weight.form(), &mut acts);
     let mut y = [0.0; 64];
     let block = Columns::new(&mut y, 1, 64).split(2, 8).remove(0);
     assert_eq!(block.columns(), 0..32);
@@ -293,7 +296,7 @@ fn a_buffer_of_activations_can_be_reused() {
         ] {
             let weight = table.pack(block_type, &random_weights(block_type, 5, k, &mut rng), 5, k);
             let x = random_rows(rows, k, &mut rng);
-            table.quantize(&x, rows, k, weight.scheme(), &mut acts);
+            table.quantize(&x, rows, k, weight.form(), &mut acts);
             let mut y = vec![f32::NAN; rows * 5];
             table.matmul(&weight, &acts, Columns::new(&mut y, rows, 5).whole());
             assert_eq!(bits(&y), bits(&matmul(table, &weight, &x, rows, 1)));

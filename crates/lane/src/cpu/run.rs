@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use pilotfish_model::Model;
 use pilotfish_model::graph::{Activation, Op, RopeStyle, ValueId, WeightId};
 use pilotfish_tensor::kernels::{
-    self, ActScheme, Activations, Attend, AttendScratch, Columns, KEY_BLOCK, Kernels, KvRows, Matrix,
+    self, ActForm, Activations, Attend, AttendScratch, Columns, KEY_BLOCK, Kernels, KvRows, Matrix,
 };
 
 use super::head;
@@ -38,7 +38,7 @@ pub(super) struct Workspace {
 /// The quantized form of one value.
 struct Quantized {
     of: Source,
-    scheme: ActScheme,
+    form: ActForm,
     activations: Activations,
 }
 
@@ -76,7 +76,7 @@ impl Workspace {
 impl Workspace {
     /// What was quantized just before, for products with `matrix`.
     fn activations(&self, of: Source, matrix: &Matrix) -> &Activations {
-        let found = self.quantized.iter().find(|q| q.of == of && q.scheme == matrix.scheme());
+        let found = self.quantized.iter().find(|q| q.of == of && q.form == matrix.form());
         &found.expect("quantized just before").activations
     }
 }
@@ -199,15 +199,15 @@ impl Pass<'_> {
 
     /// Quantizes a value the way `weight` needs it, unless an earlier product already did.
     fn quantize(&self, workspace: &mut Workspace, x: ValueId, weight: WeightId) {
-        let scheme = self.plan.matrix(weight).scheme();
+        let form = self.plan.matrix(weight).form();
         let of = Source::Value(x);
-        if workspace.quantized.iter().any(|q| q.of == of && q.scheme == scheme) {
+        if workspace.quantized.iter().any(|q| q.of == of && q.form == form) {
             return;
         }
         let k = self.model.graph().width(x);
         let Workspace { buffers, quantized, .. } = workspace;
         let x = &buffers[self.plan.buffer(x)];
-        quantize_into(self.kernels, quantized, of, scheme, x, k);
+        quantize_into(self.kernels, quantized, of, form, x, k);
     }
 
     /// `y = x · weightᵀ` for a quantized source, cut by columns.
@@ -250,8 +250,8 @@ impl Pass<'_> {
                 Activation::GeluTanh => self.kernels.gelu_tanh_mul(&gated[at.clone()], &upped[at], out),
             }
         });
-        let scheme = self.plan.matrix(down).scheme();
-        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, scheme, product, ffn);
+        let form = self.plan.matrix(down).form();
+        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, form, product, ffn);
         self.matmul(threads, workspace, Source::Inner, down, y);
         workspace.inner = inner;
     }
@@ -321,7 +321,7 @@ impl Pass<'_> {
             return Rows::new(vec![Outputs::Nothing; wants.len()]);
         }
         let matrix = self.plan.matrix(weight);
-        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, matrix.scheme(), &gathered, k);
+        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, matrix.form(), &gathered, k);
         let mut outputs = if wants.contains(&Want::Logits) {
             let mut logits = vec![0.0; gathered.len() / k * matrix.n_out()];
             self.matmul(threads, workspace, Source::Inner, weight, &mut logits);
@@ -374,21 +374,21 @@ fn quantize_into(
     kernels: &Kernels,
     slots: &mut Vec<Quantized>,
     of: Source,
-    scheme: ActScheme,
+    form: ActForm,
     x: &[f32],
     k: usize,
 ) {
     // One slot a scheme for values and one for inner results: nothing older is read again.
     let inner = of == Source::Inner;
-    let known = slots.iter().position(|q| q.scheme == scheme && (q.of == Source::Inner) == inner);
+    let known = slots.iter().position(|q| q.form == form && (q.of == Source::Inner) == inner);
     let free = known.or_else(|| slots.iter().position(|q| q.of == Source::Nothing));
     let at = free.unwrap_or_else(|| {
-        slots.push(Quantized { of, scheme, activations: Activations::new() });
+        slots.push(Quantized { of, form, activations: Activations::new() });
         slots.len() - 1
     });
     let slot = &mut slots[at];
-    (slot.of, slot.scheme) = (of, scheme);
-    kernels.quantize(x, x.len() / k, k, scheme, &mut slot.activations);
+    (slot.of, slot.form) = (of, form);
+    kernels.quantize(x, x.len() / k, k, form, &mut slot.activations);
 }
 
 /// Calls `f(row, y_row)` for every row of `y`, `[rows, width]`, in runs of rows per thread.

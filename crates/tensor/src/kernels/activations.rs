@@ -6,9 +6,9 @@
 //! Invariant: a row's quants and scales depend on that row alone. A block with a NaN or an infinity gets quants
 //! of 0 and a scale of NaN, so that every output of its row is NaN, and no other row's. A block whose largest
 //! magnitude is too small to divide 127 by (below 3.8e-37) is zero.
-//! Not here: the order tiled kernels read them in (`act_tiles`), or the matmul.
+//! Not here: where quants are written (`act_parts`), or the matmul.
 
-use super::act_tiles::ActTiles;
+use super::act_parts::ActTiles;
 use super::lanes::Lanes;
 use crate::block::BlockType;
 use crate::blocks::{Family, SMALL, SUPER};
@@ -45,22 +45,36 @@ impl ActScheme {
     }
 }
 
-/// Rows of activations under one scheme. Reuse it: buffers are kept.
+/// The form in which the weights of one table read activations: see [`Matrix::form`](super::Matrix::form).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ActForm {
+    pub(crate) scheme: ActScheme,
+    /// Most rows in a tile; 0 for row after row.
+    pub(crate) tile_rows: usize,
+}
+
+impl ActForm {
+    /// Numbers that share a scale (1 for floats).
+    pub fn block_len(self) -> usize {
+        self.scheme.block_len()
+    }
+}
+
+/// Rows of activations in one form. Reuse it: buffers are kept.
 #[derive(Debug, Default)]
 pub struct Activations {
-    pub(crate) scheme: ActScheme,
+    pub(crate) form: ActForm,
     pub(crate) rows: usize,
     pub(crate) k: usize,
-    /// Whether `tiles` is filled; only tables with tiled layouts need it.
-    pub(crate) tiled: bool,
     /// `[rows, k / 8]` eights, the last padded with zeros; only for [`ActScheme::F32`].
     pub(crate) floats: Vec<[f32; 8]>,
-    /// `[rows, k]`.
+    /// `[rows, k]`; empty when in tiles, like the next two.
     pub(crate) quants: Vec<i8>,
     /// `[rows, k / block_len]`.
     pub(crate) scales: Vec<f32>,
     /// Sums of quants, `[rows, k / 16]`.
     pub(crate) sums: Vec<i16>,
+    /// Empty when row after row.
     pub(crate) tiles: ActTiles,
 }
 
@@ -70,9 +84,9 @@ impl Activations {
         Activations::default()
     }
 
-    /// The scheme of the rows it holds.
-    pub fn scheme(&self) -> ActScheme {
-        self.scheme
+    /// The form of the rows it holds.
+    pub fn form(&self) -> ActForm {
+        self.form
     }
 
     /// Rows it holds.
@@ -104,42 +118,36 @@ impl Activations {
 
     #[inline(always)]
     pub(crate) fn scale(&self, row: usize, block: usize) -> f32 {
-        self.scales[row * (self.k / self.scheme.block_len()) + block]
+        self.scales[row * (self.k / self.form.block_len()) + block]
     }
 
-    /// Sets the shape and makes room; old contents are meaningless.
-    pub(crate) fn reshape(&mut self, rows: usize, k: usize, scheme: ActScheme) {
-        (self.rows, self.k, self.scheme, self.tiled) = (rows, k, scheme, false);
-        if scheme == ActScheme::F32 {
+    /// Sets the shape and makes room; old contents are meaningless until every part was filled.
+    ///
+    /// # Panics
+    /// When `k` is no whole number of the form's blocks.
+    pub fn reshape(&mut self, rows: usize, k: usize, form: ActForm) {
+        let len = form.block_len();
+        assert!(k.is_multiple_of(len), "{k} is no whole number of blocks of {form:?}");
+        (self.rows, self.k, self.form) = (rows, k, form);
+        let numbers = rows * k;
+        if form.scheme == ActScheme::F32 {
             self.floats.resize(rows * k.div_ceil(8), [0.0; 8]);
+        } else if form.tile_rows == 0 {
+            self.quants.resize(numbers, 0);
+            self.scales.resize(numbers / len, 0.0);
+            self.sums.resize(numbers / 16, 0);
         } else {
-            self.quants.resize(rows * k, 0);
-            self.scales.resize(rows * k / scheme.block_len(), 0.0);
-            self.sums.resize(rows * k / 16, 0);
-        }
-    }
-}
-
-/// Fills row-major quants, scales and sums. Shared by every table.
-#[inline(always)]
-pub(super) fn quantize<L: Lanes>(
-    lanes: L,
-    x: &[f32],
-    rows: usize,
-    k: usize,
-    scheme: ActScheme,
-    out: &mut Activations,
-) {
-    out.reshape(rows, k, scheme);
-    match scheme {
-        ActScheme::F32 => {
-            for row in 0..rows {
-                let eights = &mut out.floats[row * k.div_ceil(8)..(row + 1) * k.div_ceil(8)];
-                pad(&x[row * k..(row + 1) * k], eights);
+            let tiles = &mut self.tiles;
+            tiles.quants.resize(numbers / 4, [0; 4]);
+            tiles.scales.resize(numbers / len, 0.0);
+            if form.scheme == ActScheme::Q8Block256 {
+                tiles.pairs_of_16.resize(numbers / 32, [0; 2]);
+                tiles.pairs_of_32.resize(numbers / 64, [0; 2]);
+            } else {
+                tiles.totals.resize(numbers / len, 0);
+                tiles.scaled_totals.resize(numbers / len, 0.0);
             }
         }
-        ActScheme::Q8Block32 => quantize_blocks::<L, SMALL>(lanes, x, out),
-        ActScheme::Q8Block256 => quantize_blocks::<L, SUPER>(lanes, x, out),
     }
 }
 
@@ -151,22 +159,9 @@ pub(super) fn pad(x: &[f32], eights: &mut [[f32; 8]]) {
     padding.fill(0.0);
 }
 
+/// The quants of a block; returns its scale. Shared by every table.
 #[inline(always)]
-fn quantize_blocks<L: Lanes, const LEN: usize>(lanes: L, x: &[f32], out: &mut Activations) {
-    let (blocks, rest) = x.as_chunks::<LEN>();
-    assert!(rest.is_empty(), "rows are whole blocks");
-    let (quants, _) = out.quants.as_chunks_mut::<LEN>();
-    let sums = out.sums.as_chunks_mut::<2>().0.chunks_exact_mut(LEN / SMALL);
-    for (((x, quants), scale), sums) in blocks.iter().zip(quants).zip(&mut out.scales).zip(sums) {
-        *scale = quantize_block(lanes, x, quants);
-        for (sums, quants) in sums.iter_mut().zip(quants.as_chunks::<SMALL>().0) {
-            *sums = lanes.sums_of_16(quants);
-        }
-    }
-}
-
-#[inline(always)]
-fn quantize_block<L: Lanes, const LEN: usize>(lanes: L, x: &[f32; LEN], quants: &mut [i8; LEN]) -> f32 {
+pub(super) fn quantize_block<L: Lanes, const LEN: usize>(lanes: L, x: &[f32; LEN], quants: &mut [i8; LEN]) -> f32 {
     // Compared as integers, magnitudes order the same way, and NaN and infinity come out on top.
     let top = x.iter().fold(0, |top: u32, x| top.max(x.to_bits() & 0x7fff_ffff));
     let amax = f32::from_bits(top);

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Invariant: an output's bits depend on its weight row and its activation row alone.
-//! Not here: tiled layouts, which must give these bits (`x86`).
+//! Not here: tiled layouts, which must give these bits (`tiles`).
 
 use super::activations::{ActScheme, Activations};
 use super::columns::ColumnBlock;
@@ -37,7 +37,7 @@ pub(super) fn matmul<L: Lanes>(
     y: &mut ColumnBlock<'_>,
     reversed: bool,
 ) {
-    match weight.scheme() {
+    match weight.form().scheme {
         ActScheme::F32 => floats(lanes, weight, x, y, reversed),
         ActScheme::Q8Block32 => blocked::<SmallBlock>(weight, x, y, reversed),
         ActScheme::Q8Block256 => blocked::<SuperBlock>(weight, x, y, reversed),

@@ -9,7 +9,7 @@
 //! Not here: splitting work over threads (`lane`), or which weights use which block type.
 #![allow(unsafe_code, reason = "the one module that calls CPU-specific code")]
 
-mod act_tiles;
+mod act_parts;
 mod activations;
 mod arena;
 mod attention;
@@ -20,13 +20,15 @@ mod matrix;
 mod portable;
 mod probe;
 mod rows;
+mod tiles;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::sync::OnceLock;
 
 use crate::block::BlockType;
-pub use activations::{ActScheme, Activations};
+pub use act_parts::ActPart;
+pub use activations::{ActForm, ActScheme, Activations};
 pub use arena::{Arena, Region};
 pub use attention::{Attend, AttendScratch, KEY_BLOCK, KvRows, key_at};
 pub use columns::{ColumnBlock, Columns};
@@ -40,9 +42,11 @@ const NUMERICS_ID: &str = "cpu-2";
 /// One set of loops, all for the same instruction set.
 pub struct Kernels {
     name: &'static str,
+    /// Most activation rows in a tile; 0 when nothing is tiled.
+    tile_rows: usize,
     layout: fn(BlockType) -> Layout,
     pack_tiles: unsafe fn(BlockType, usize, &[u8], &mut [u8]),
-    quantize: unsafe fn(&[f32], usize, usize, ActScheme, &mut Activations),
+    quantize_row: unsafe fn(&mut ActPart<'_>, usize, &[f32]),
     matmul: unsafe fn(&Matrix, &Activations, &mut ColumnBlock<'_>),
     rms_norm: unsafe fn(&[f32], &[f32], f32, &mut [f32]),
     rms_norm_in_place: unsafe fn(&mut [f32], &[f32], f32),
@@ -72,9 +76,9 @@ impl Kernels {
     /// Every table this CPU can run, fastest first; portable is always last.
     pub fn available() -> Vec<&'static Kernels> {
         #[cfg(target_arch = "x86_64")]
-        let specific = x86::avx2();
+        let specific = x86::available();
         #[cfg(not(target_arch = "x86_64"))]
-        let specific = None;
+        let specific = Vec::new();
         specific.into_iter().chain([&portable::TABLE]).collect()
     }
 
@@ -84,7 +88,8 @@ impl Kernels {
         BEST.get_or_init(|| Kernels::available()[0])
     }
 
-    /// The table of this name, if this CPU can run it: `portable`, `x86-avx2`.
+    /// The table of this name, if this CPU can run it: `portable`, `x86-avx2`, `x86-avxvnni`,
+    /// `x86-avx512vnni`.
     pub fn named(name: &str) -> Option<&'static Kernels> {
         Kernels::available().into_iter().find(|table| table.name == name)
     }
@@ -150,15 +155,27 @@ impl Kernels {
         unsafe { (self.pack_tiles)(block_type, k, source, target) }
     }
 
-    /// Quantizes `x` `[rows, k]` for weights of this scheme.
+    /// Brings `x` `[rows, k]` into this form.
     ///
     /// # Panics
-    /// When `x` has another length, or `k` is no whole number of the scheme's blocks.
-    pub fn quantize(&self, x: &[f32], rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
+    /// When `x` has another length, or `k` is no whole number of the form's blocks.
+    pub fn quantize(&self, x: &[f32], rows: usize, k: usize, form: ActForm, out: &mut Activations) {
         assert_eq!(Some(x.len()), rows.checked_mul(k), "activations are not [{rows}, {k}]");
-        assert!(k.is_multiple_of(scheme.block_len()), "{k} is no whole number of blocks of {scheme:?}");
+        out.reshape(rows, k, form);
+        for mut part in out.split(1) {
+            for row in part.rows() {
+                self.quantize_row(&mut part, row, &x[row * k..(row + 1) * k]);
+            }
+        }
+    }
+
+    /// Fills row `row` of a part with `x`, its numbers in the part's columns.
+    ///
+    /// # Panics
+    /// When the row is not the part's, or `x` has another length.
+    pub fn quantize_row(&self, part: &mut ActPart<'_>, row: usize, x: &[f32]) {
         // SAFETY: by this module's invariant, this CPU has the features.
-        unsafe { (self.quantize)(x, rows, k, scheme, out) }
+        unsafe { (self.quantize_row)(part, row, x) }
     }
 
     /// `y = x W^T`, for the columns `y` owns: output `n` of row `r` is the product of weight row `n` with
@@ -168,14 +185,14 @@ impl Kernels {
     /// When shapes, scheme or tables do not fit together, or `y` is not cut at multiples of
     /// [`Matrix::column_tile`].
     pub fn matmul(&self, weight: &Matrix, x: &Activations, mut y: ColumnBlock<'_>) {
-        assert_eq!(weight.scheme(), x.scheme, "activations are quantized for other weights");
+        assert_eq!(weight.form(), x.form, "activations are quantized for other weights");
         assert_eq!(weight.k, x.k, "weight and activations differ in width");
         assert_eq!((y.rows(), y.n_out()), (x.rows, weight.n_out), "output has another shape");
         let columns = y.columns();
         let whole_tiles = columns.end.is_multiple_of(TILE) || columns.end == weight.n_out;
         assert!(columns.start.is_multiple_of(TILE) && whole_tiles, "columns {columns:?} cut a tile");
         let fits = self.layout(weight.block_type) == weight.layout;
-        assert!(fits && (weight.layout == Layout::Rows || x.tiled), "packed or quantized by another table");
+        assert!(fits && [0, self.tile_rows].contains(&x.form.tile_rows), "packed by another table");
         // SAFETY: by this module's invariant, this CPU has the features.
         unsafe { (self.matmul)(weight, x, &mut y) }
     }

@@ -3,9 +3,9 @@
 //! It is the shared loops compiled for the plain target: file blocks row after row, no tiles.
 //!
 //! Invariant: safe code throughout; slow where the target has no fused multiply-add instruction.
-//! Not here: the loops themselves (`matmul`, `rows`, `attention`, `activations`).
+//! Not here: the loops themselves (`matmul`, `rows`, `attention`, `act_parts`).
 
-use super::activations::{self, Activations};
+use super::activations::Activations;
 use super::attention;
 use super::lanes::Plain;
 use super::matmul;
@@ -16,9 +16,10 @@ use crate::float16::f32_to_f16;
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "portable",
+    tile_rows: 0,
     layout: |_| Layout::Rows,
     pack_tiles: no_tiles,
-    quantize: |x, n_rows, k, scheme, out| activations::quantize(Plain, x, n_rows, k, scheme, out),
+    quantize_row: |part, row, x| part.put(Plain, row, x),
     matmul,
     rms_norm: |x, weight, eps, out| rows::rms_norm(x, weight, eps, out),
     rms_norm_in_place: |x, weight, eps| rows::rms_norm_in_place(x, weight, eps),

@@ -1,26 +1,25 @@
 //! The AVX2, FMA and F16C table: the shared loops compiled for these features.
 //!
 //! Invariant: same bits as the portable table.
-//! Not here: the loops over tiles (`tiles`).
+//! Not here: the loops.
 
 use std::arch::x86_64::*;
 
-use super::vector::{Avx2, observed};
-use super::{records, small_records, small_tiles, super_records, super_tiles};
+use super::vector::Avx2;
+use super::ymm::{Shorts, Ymm};
 use crate::block::BlockType;
 use crate::float16::f32_to_f16;
-use crate::kernels::act_tiles;
-use crate::kernels::activations::{self, ActScheme, Activations};
 use crate::kernels::attention::{self, Attend, AttendScratch, KvRows};
-use crate::kernels::matmul;
 use crate::kernels::matrix::{Layout, Matrix};
-use crate::kernels::{ColumnBlock, Kernels, RopeStyle, probe, rows};
+use crate::kernels::tiles;
+use crate::kernels::{ActPart, Activations, ColumnBlock, Kernels, RopeStyle, matmul, probe, rows};
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "x86-avx2",
+    tile_rows: tiles::tile_rows::<Ymm<Shorts>>(),
     layout,
     pack_tiles,
-    quantize,
+    quantize_row,
     matmul,
     rms_norm,
     rms_norm_in_place,
@@ -39,58 +38,25 @@ pub(super) static TABLE: Kernels = Kernels {
     probe_multiply,
 };
 
-/// Tiles for every type whose files are common; the rest stay in rows, for the shared loops.
 fn layout(block_type: BlockType) -> Layout {
-    match block_type {
-        BlockType::F32 | BlockType::F16 | BlockType::BF16 | BlockType::Q2K | BlockType::Q3K => Layout::Rows,
-        BlockType::Q4_0
-        | BlockType::Q4_1
-        | BlockType::Q5_0
-        | BlockType::Q5_1
-        | BlockType::Q8_0
-        | BlockType::Iq4Nl
-        | BlockType::Q4K
-        | BlockType::Q5K
-        | BlockType::Q6K => Layout::Tiles,
-    }
+    if tiles::tiled(block_type) { Layout::Tiles } else { Layout::Rows }
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn pack_tiles(block_type: BlockType, k: usize, source: &[u8], target: &mut [u8]) {
-    let n_blocks = k / block_type.block_len();
-    match block_type {
-        BlockType::Q4_0 => records::pack::<small_records::Q4_0>(n_blocks, source, target),
-        BlockType::Q4_1 => records::pack::<small_records::Q4_1>(n_blocks, source, target),
-        BlockType::Q5_0 => records::pack::<small_records::Q5_0>(n_blocks, source, target),
-        BlockType::Q5_1 => records::pack::<small_records::Q5_1>(n_blocks, source, target),
-        BlockType::Q8_0 => records::pack::<small_records::Q8_0>(n_blocks, source, target),
-        BlockType::Iq4Nl => records::pack::<small_records::Iq4Nl>(n_blocks, source, target),
-        BlockType::Q4K => records::pack::<super_records::Q4K>(n_blocks, source, target),
-        BlockType::Q5K => records::pack::<super_records::Q5K>(n_blocks, source, target),
-        BlockType::Q6K => records::pack::<super_records::Q6K>(n_blocks, source, target),
-        _ => unreachable!("{} stays in rows", block_type.name()),
-    }
+    tiles::pack(block_type, k, source, target);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn quantize(x: &[f32], n_rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
-    activations::quantize(Avx2::here(), x, n_rows, k, scheme, out);
-    act_tiles::fill(out);
+fn quantize_row(part: &mut ActPart<'_>, row: usize, x: &[f32]) {
+    part.put(Avx2::here(), row, x);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
-    match weight.block_type {
-        BlockType::Q4_0 => small_tiles::matmul::<small_records::Q4_0>(weight, x, y),
-        BlockType::Q4_1 => small_tiles::matmul::<small_records::Q4_1>(weight, x, y),
-        BlockType::Q5_0 => small_tiles::matmul::<small_records::Q5_0>(weight, x, y),
-        BlockType::Q5_1 => small_tiles::matmul::<small_records::Q5_1>(weight, x, y),
-        BlockType::Q8_0 => small_tiles::matmul::<small_records::Q8_0>(weight, x, y),
-        BlockType::Iq4Nl => small_tiles::matmul::<small_records::Iq4Nl>(weight, x, y),
-        BlockType::Q4K => super_tiles::matmul::<super_records::Q4K>(weight, x, y),
-        BlockType::Q5K => super_tiles::matmul::<super_records::Q5K>(weight, x, y),
-        BlockType::Q6K => super_tiles::matmul::<super_records::Q6K>(weight, x, y),
-        _ => matmul::matmul(Avx2::here(), weight, x, y, false),
+pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
+    match weight.layout {
+        Layout::Rows => matmul::matmul(Avx2::here(), weight, x, y, false),
+        Layout::Tiles => tiles::matmul(Ymm::<Shorts>::here(), weight, x, y),
     }
 }
 
@@ -183,13 +149,5 @@ fn probe_read(bytes: &[u8]) -> u64 {
 
 #[target_feature(enable = "avx2,fma,f16c")]
 fn probe_multiply(rounds: usize) -> usize {
-    let cpu = Avx2::here();
-    let (weights, acts) = (cpu.splat_u8(3), cpu.splat_u8(5));
-    let mut sums = [cpu.zero(); 8];
-    for _ in 0..rounds {
-        for sum in &mut sums {
-            *sum = observed(cpu.add_i16(*sum, cpu.mul_bytes(observed(weights), acts)));
-        }
-    }
-    32 * 8 * rounds
+    tiles::probe_multiply(Ymm::<Shorts>::here(), rounds)
 }

@@ -1,25 +1,32 @@
 //! Tables for x86-64 CPUs.
 //!
-//! Invariant: each constructor returns its table only when the CPU has every feature it uses.
-//! Not here: AVX-512 and VNNI, which no machine at hand can run.
+//! Invariant: a table is listed only when the CPU has every feature it uses.
+//! Not here: the loops over tiles (`tiles`).
 
 mod avx2;
-mod records;
-mod small_records;
-mod small_tiles;
-mod super_records;
-mod super_tiles;
-mod tiles;
+mod avx512vnni;
+mod avxvnni;
 mod vector;
+mod ymm;
+mod zmm;
 
 use super::Kernels;
 
-/// The AVX2 table, if this CPU has AVX2, FMA and F16C.
-pub(super) fn avx2() -> Option<&'static Kernels> {
-    let detected = is_x86_feature_detected!("avx2")
+/// The tables this CPU can run, fastest first.
+pub(super) fn available() -> Vec<&'static Kernels> {
+    let avx2 = is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c");
-    detected.then_some(&avx2::TABLE)
+    let avx512vnni = avx2
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512vnni");
+    let avxvnni = avx2 && is_x86_feature_detected!("avxvnni");
+    [(avx512vnni, &avx512vnni::TABLE), (avxvnni, &avxvnni::TABLE), (avx2, &avx2::TABLE)]
+        .into_iter()
+        .filter_map(|(detected, table)| detected.then_some(table))
+        .collect()
 }
 
 #[cfg(test)]
@@ -53,7 +60,7 @@ mod tests {
             for block_type in [BlockType::Q8_0, BlockType::F16] {
                 let weight = table.pack(block_type, &vec![1; 16 * block_type.row_bytes(64).unwrap()], 16, 64);
                 let mut acts = Activations::new();
-                table.quantize(&a, 1, 64, weight.scheme(), &mut acts);
+                table.quantize(&a, 1, 64, weight.form(), &mut acts);
                 table.matmul(&weight, &acts, Columns::new(&mut out[..16], 1, 16).whole());
             }
             assert_eq!(control(), before, "{}", table.name());

@@ -7,13 +7,13 @@
 //! loops, from sums of activations.
 //! Not here: the loops (`super_tiles`).
 
-use super::records::{Halves, OCTETS, Pair, Record, half_bits, quad};
-use super::vector::{Avx2, Bytes, Int};
+use super::Wide;
+use super::records::{Halves, Quads, Record, half_bits, quad};
 use crate::blocks;
 use crate::kernels::matrix::TILE;
 
 /// A record of 256 numbers of 16 rows.
-pub(super) trait SuperRecord: Record {
+pub(in crate::kernels) trait SuperRecord: Record {
     /// Groups of four numbers that share a scale; sub-blocks are `64 / GROUPS`.
     const GROUPS: usize;
     /// Groups whose products fit a short: `2 * max weight * 127 * DEPTH < 32768`.
@@ -21,11 +21,11 @@ pub(super) trait SuperRecord: Record {
     /// Whether [`Expanded::pairs`] holds minimums (per 32); else scales (per 16), for the offset of 32.
     const MINS: bool;
 
-    /// Numbers of one group and octet, as unsigned bytes.
-    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int;
+    /// Numbers of one group, as unsigned bytes.
+    fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes;
 
     /// Widens the scales, once for all activation rows.
-    fn expand(&self, cpu: Avx2, out: &mut Expanded);
+    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>);
 
     /// The scale of the scales.
     fn scale(&self) -> &Halves;
@@ -34,27 +34,28 @@ pub(super) trait SuperRecord: Record {
     fn min_scale(&self) -> &Halves;
 }
 
-/// The scales of a record as shorts.
-pub(super) struct Expanded {
-    /// Per sub-block and octet: the row's scale, twice in each word.
-    pub(super) scales: [[Int; OCTETS]; 16],
-    /// Per pair of sub-blocks and octet: minimums (or scales) of both.
-    pub(super) pairs: [[Int; OCTETS]; 8],
+/// The scales of a record, ready for arithmetic.
+pub(in crate::kernels) struct Expanded<C: Wide> {
+    /// Of each sub-block.
+    pub(super) scales: [C::Scales; 16],
+    /// Of each pair of sub-blocks: minimums (or scales) of both.
+    pub(super) pairs: [C::Pairs; 8],
 }
 
-impl Expanded {
-    pub(super) fn zero(cpu: Avx2) -> Expanded {
-        Expanded { scales: [[cpu.zero(); OCTETS]; 16], pairs: [[cpu.zero(); OCTETS]; 8] }
+impl<C: Wide> Expanded<C> {
+    #[inline(always)]
+    pub(super) fn zero(cpu: C) -> Expanded<C> {
+        Expanded { scales: [cpu.scales(&[0; 16]); 16], pairs: [cpu.pairs_unsigned(&[0; 32]); 8] }
     }
 }
 
 /// The scales of Q4_K and Q5_K, still in 6 bits: 128 scales `[sub-block][row]`, then 128 minimums
-/// `[pair of sub-blocks][row][2]`. Of the eight registers of values, two share the bytes of a `low`, four the
-/// bytes of a `high`.
+/// `[pair of sub-blocks][row][2]`. Of the eight 32s of values, two share the bytes of a `low`, four the bytes of a
+/// `high`.
 #[repr(C, align(32))]
 struct SixBits {
-    low: [Bytes; 4],
-    high: [Bytes; 2],
+    low: [[u8; 32]; 4],
+    high: [[u8; 32]; 2],
     scale: Halves,
     min_scale: Halves,
 }
@@ -67,75 +68,69 @@ impl SixBits {
             self.put_value(sub * TILE + row, scales[sub]);
             self.put_value(8 * TILE + sub / 2 * 2 * TILE + row * 2 + sub % 2, mins[sub]);
         }
-        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
-        self.min_scale.as_flattened_mut()[row] = half_bits(block, 2);
+        self.scale[row] = half_bits(block, 0);
+        self.min_scale[row] = half_bits(block, 2);
     }
 
     #[inline(always)]
     fn put_value(&mut self, at: usize, value: u8) {
-        let (register, byte) = (at / 32, at % 32);
-        self.low[register / 2].as_flattened_mut()[byte] |= (value & 15) << (4 * (register % 2));
-        self.high[register / 4].as_flattened_mut()[byte] |= (value >> 4) << (2 * (register % 4));
+        let (part, byte) = (at / 32, at % 32);
+        self.low[part / 2][byte] |= (value & 15) << (4 * (part % 2));
+        self.high[part / 4][byte] |= (value >> 4) << (2 * (part % 4));
     }
 
     #[inline(always)]
-    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
-        let (low_mask, high_mask) = (cpu.splat_u8(0x0f), cpu.splat_u8(0x30));
-        let mut values = [[[0u8; 4]; 8]; 8];
-        for i in 0..4 {
-            let (low, high) = (cpu.load_bytes(&self.low[i]), cpu.load_bytes(&self.high[i / 2]));
-            let (first, second) = match i % 2 {
-                0 => (cpu.left::<4>(high), cpu.left::<2>(high)),
-                _ => (high, cpu.right::<2>(high)),
-            };
-            let join = |low, high| cpu.or(cpu.and(low, low_mask), cpu.and(high, high_mask));
-            cpu.store_bytes(&mut values[2 * i], join(low, first));
-            cpu.store_bytes(&mut values[2 * i + 1], join(cpu.right::<4>(low), second));
+    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
+        let mut values = [[0u8; 32]; 8];
+        for part in 0..8 {
+            // Plain code on whole arrays: every table's compiler makes vectors of it.
+            let (low, high) = (&self.low[part / 2], &self.high[part / 4]);
+            for byte in 0..32 {
+                let low = low[byte] >> (4 * (part % 2)) & 0x0f;
+                values[part][byte] = low | (high[byte] >> (2 * (part % 4)) & 0x03) << 4;
+            }
         }
-        let flat = values.as_flattened().as_flattened();
-        let eights = flat.as_chunks::<8>().0;
-        let sixteens = flat.as_chunks::<16>().0;
-        for octet in 0..OCTETS {
-            for sub in 0..8 {
-                out.scales[sub][octet] = cpu.widen_twice(&eights[sub * OCTETS + octet]);
-            }
-            for pair in 0..4 {
-                out.pairs[pair][octet] = cpu.widen_u8(&sixteens[8 + pair * OCTETS + octet]);
-            }
+        let (scales, mins) = values.split_at(4);
+        let scales = scales.as_flattened().as_chunks::<TILE>().0;
+        for sub in 0..8 {
+            out.scales[sub] = cpu.scales(&scales[sub]);
+        }
+        for pair in 0..4 {
+            out.pairs[pair] = cpu.pairs_unsigned(&mins[pair]);
         }
     }
 }
 
 /// Low nibbles of the eight groups of a sub-block of 32: group `i` in low halves, group `i + 4` in high halves.
-pub(super) type Nibbles = [Pair; 4];
+pub(super) type Nibbles = [Quads; 4];
 
 /// Writes the low nibbles of a row's 32 numbers.
 #[inline(always)]
 pub(super) fn put_nibbles(nibbles: &mut Nibbles, row: usize, quad: impl Fn(usize) -> u32) {
     for i in 0..4 {
         let word = quad(i) & 0x0f0f_0f0f | (quad(i + 4) & 0x0f0f_0f0f) << 4;
-        nibbles[i][row / 8][row % 8] = word.to_le_bytes();
+        nibbles[i][row] = word.to_le_bytes();
     }
 }
 
 /// Low nibbles of one group.
 #[inline(always)]
-pub(super) fn nibble_weights(cpu: Avx2, nibbles: &Nibbles, group: usize, octet: usize) -> Int {
-    let both = cpu.load_bytes(&nibbles[group % 4][octet]);
-    cpu.and(if group < 4 { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f))
+pub(super) fn nibble_weights<C: Wide>(cpu: C, nibbles: &Nibbles, group: usize) -> C::Bytes {
+    let both = cpu.load(&nibbles[group % 4]);
+    cpu.and(if group < 4 { both } else { cpu.right::<4>(both) }, cpu.splat_byte(0x0f))
 }
 
 /// Writes the fifth bits of a row's 32 numbers: group `g` in bit `g`.
 #[inline(always)]
-pub(super) fn put_fifth_bits(bits: &mut Pair, row: usize, quad: impl Fn(usize) -> u32) {
+pub(super) fn put_fifth_bits(bits: &mut Quads, row: usize, quad: impl Fn(usize) -> u32) {
     let word = (0..8).fold(0, |word, group| word | (quad(group) >> 4 & 0x0101_0101) << group);
-    bits[row / 8][row % 8] = word.to_le_bytes();
+    bits[row] = word.to_le_bytes();
 }
 
 /// Fifth bits of one group, in place.
 #[inline(always)]
-pub(super) fn fifth_bit(cpu: Avx2, bits: &Pair, group: usize, octet: usize) -> Int {
-    let bits = cpu.load_bytes(&bits[octet]);
+pub(super) fn fifth_bit<C: Wide>(cpu: C, bits: &Quads, group: usize) -> C::Bytes {
+    let bits = cpu.load(bits);
     let moved = match group {
         0 => cpu.left::<4>(bits),
         1 => cpu.left::<3>(bits),
@@ -146,12 +141,12 @@ pub(super) fn fifth_bit(cpu: Avx2, bits: &Pair, group: usize, octet: usize) -> I
         6 => cpu.right::<2>(bits),
         _ => cpu.right::<3>(bits),
     };
-    cpu.and(moved, cpu.splat_u8(0x10))
+    cpu.and(moved, cpu.splat_byte(0x10))
 }
 
 /// Q4_K, 2304 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q4K {
+pub(in crate::kernels) struct Q4K {
     header: SixBits,
     subs: [Nibbles; 8],
 }
@@ -177,12 +172,12 @@ impl SuperRecord for Q4K {
     const MINS: bool = true;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
-        nibble_weights(cpu, &self.subs[sub], group, octet)
+    fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes {
+        nibble_weights(cpu, &self.subs[sub], group)
     }
 
     #[inline(always)]
-    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
+    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
         self.header.expand(cpu, out);
     }
 
@@ -199,7 +194,7 @@ impl SuperRecord for Q4K {
 
 /// Q5_K, 2816 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q5K {
+pub(in crate::kernels) struct Q5K {
     header: SixBits,
     subs: [FiveBits; 8],
 }
@@ -207,7 +202,7 @@ pub(super) struct Q5K {
 /// A sub-block of 32 numbers of 5 bits.
 #[repr(C, align(32))]
 struct FiveBits {
-    fifth: Pair,
+    fifth: Quads,
     nibbles: Nibbles,
 }
 
@@ -233,13 +228,13 @@ impl SuperRecord for Q5K {
     const MINS: bool = true;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
+    fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes {
         let sub = &self.subs[sub];
-        cpu.or(nibble_weights(cpu, &sub.nibbles, group, octet), fifth_bit(cpu, &sub.fifth, group, octet))
+        cpu.or(nibble_weights(cpu, &sub.nibbles, group), fifth_bit(cpu, &sub.fifth, group))
     }
 
     #[inline(always)]
-    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
+    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
         self.header.expand(cpu, out);
     }
 
@@ -256,9 +251,9 @@ impl SuperRecord for Q5K {
 
 /// Q6_K, 3360 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q6K {
+pub(in crate::kernels) struct Q6K {
     /// `[pair of sub-blocks][row][2]`, i8.
-    scales: [Bytes; 8],
+    scales: [[u8; 32]; 8],
     scale: Halves,
     subs: [SixBitQuants; 16],
 }
@@ -267,8 +262,8 @@ pub(super) struct Q6K {
 /// at bits `2t` of `high`.
 #[repr(C, align(32))]
 struct SixBitQuants {
-    low: [Pair; 2],
-    high: Pair,
+    low: [Quads; 2],
+    high: Quads,
 }
 
 // SAFETY: arrays of integers only; 256 + 32 + 16 * 192 bytes leave no padding.
@@ -278,19 +273,17 @@ unsafe impl Record for Q6K {
     #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let unpacked = blocks::super_block(crate::BlockType::Q6K, block);
-        let (octet, lane) = (row / 8, row % 8);
         for (index, sub) in self.subs.iter_mut().enumerate() {
             let quads: [u32; 4] = std::array::from_fn(|t| quad(&unpacked.quants, index * 4 + t, 32));
             for half in 0..2 {
                 let word = quads[2 * half] & 0x0f0f_0f0f | (quads[2 * half + 1] & 0x0f0f_0f0f) << 4;
-                sub.low[half][octet][lane] = word.to_le_bytes();
+                sub.low[half][row] = word.to_le_bytes();
             }
             let high = (0..4).fold(0, |word, t| word | (quads[t] >> 4 & 0x0303_0303) << (2 * t));
-            sub.high[octet][lane] = high.to_le_bytes();
-            let pair = self.scales[index / 2].as_flattened_mut();
-            pair[row * 2 + index % 2] = unpacked.scales[index] as u8;
+            sub.high[row] = high.to_le_bytes();
+            self.scales[index / 2][row * 2 + index % 2] = unpacked.scales[index] as u8;
         }
-        self.scale.as_flattened_mut()[row] = half_bits(block, 208);
+        self.scale[row] = half_bits(block, 208);
     }
 }
 
@@ -301,32 +294,26 @@ impl SuperRecord for Q6K {
     const MINS: bool = false;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, sub: usize, group: usize, octet: usize) -> Int {
+    fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes {
         let sub = &self.subs[sub];
-        let both = cpu.load_bytes(&sub.low[group / 2][octet]);
+        let both = cpu.load(&sub.low[group / 2]);
         let low =
-            cpu.and(if group.is_multiple_of(2) { both } else { cpu.right::<4>(both) }, cpu.splat_u8(0x0f));
-        let high = cpu.load_bytes(&sub.high[octet]);
+            cpu.and(if group.is_multiple_of(2) { both } else { cpu.right::<4>(both) }, cpu.splat_byte(0x0f));
+        let high = cpu.load(&sub.high);
         let high = match group {
             0 => cpu.left::<4>(high),
             1 => cpu.left::<2>(high),
             2 => high,
             _ => cpu.right::<2>(high),
         };
-        cpu.or(low, cpu.and(high, cpu.splat_u8(0x30)))
+        cpu.or(low, cpu.and(high, cpu.splat_byte(0x30)))
     }
 
     #[inline(always)]
-    fn expand(&self, cpu: Avx2, out: &mut Expanded) {
+    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
         for pair in 0..8 {
-            let sixteens = self.scales[pair].as_flattened().as_chunks::<16>().0;
-            for octet in 0..OCTETS {
-                let scales = cpu.widen_i8(&sixteens[octet]);
-                let [first, second] = cpu.split_pairs(scales);
-                out.pairs[pair][octet] = scales;
-                out.scales[2 * pair][octet] = first;
-                out.scales[2 * pair + 1][octet] = second;
-            }
+            out.pairs[pair] = cpu.pairs_signed(&self.scales[pair]);
+            [out.scales[2 * pair], out.scales[2 * pair + 1]] = cpu.split(out.pairs[pair]);
         }
     }
 

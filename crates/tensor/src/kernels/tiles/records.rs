@@ -1,27 +1,23 @@
 //! What tiles are made of: one record holds one block of each of 16 output rows.
 //!
-//! In a register of quants, 32-bit lane `r` holds four consecutive numbers of output row `r` of an octet, so
-//! that a dot product with four broadcast activations leaves one sum in each lane and nothing is ever added
-//! across lanes. A record starts with its scales and is read in ascending order: one stream for each thread.
+//! In registers of quants, 32-bit lane `r` holds four consecutive numbers of output row `r`, so that a dot product with
+//! four broadcast activations leaves one sum in each lane and nothing is ever added across lanes. A record starts with its scales and is read in ascending order: one stream for each thread.
 //!
 //! Invariant: every byte pattern is a valid record; a record takes 16 times the bytes of its block.
 //! Not here: the records themselves (`super_records`, `small_records`).
 
-use super::vector::Bytes;
 use crate::kernels::matrix::TILE;
 
-/// Octets of output rows in a tile.
-pub(super) const OCTETS: usize = TILE / 8;
-/// Eight lanes of quants for each octet.
-pub(super) type Pair = [Bytes; OCTETS];
-/// Half-precision scales of 16 rows.
-pub(super) type Halves = [[u16; 8]; OCTETS];
+/// Four quants of each row.
+pub(in crate::kernels) type Quads = [[u8; 4]; TILE];
+/// Half-precision scales of the rows.
+pub(in crate::kernels) type Halves = [u16; TILE];
 
 /// A record that can be cut out of packed bytes.
 ///
 /// # Safety
 /// The type must be plain bytes: any pattern valid, no padding, alignment at most 32.
-pub(super) unsafe trait Record: Sized {
+pub(in crate::kernels) unsafe trait Record: Sized {
     /// Bytes of the block it is packed from.
     const BLOCK_BYTES: usize;
 

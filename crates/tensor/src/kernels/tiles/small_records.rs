@@ -3,14 +3,14 @@
 //! Invariant: `weights` gives the block's quants plus `OFFSET`, unsigned; or, where `SIGNED`, the quants.
 //! Not here: the loops (`small_tiles`).
 
-use super::records::{Halves, Pair, Record, half_bits, quad};
+use super::Wide;
+use super::records::{Halves, Quads, Record, half_bits, quad};
 use super::super_records::{Nibbles, fifth_bit, nibble_weights, put_fifth_bits, put_nibbles};
-use super::vector::{Avx2, Int};
 use crate::BlockType;
 use crate::blocks::{self, iq4_nl};
 
 /// A record of 32 numbers of 16 rows.
-pub(super) trait SmallRecord: Record {
+pub(in crate::kernels) trait SmallRecord: Record {
     /// Whether weights are signed bytes.
     const SIGNED: bool;
     /// What was added to the quants.
@@ -20,8 +20,8 @@ pub(super) trait SmallRecord: Record {
     /// Whether unpacking costs enough to keep the result for other activation rows.
     const UNPACKS: bool;
 
-    /// Numbers of one group and octet.
-    fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int;
+    /// Numbers of one group.
+    fn weights<C: Wide>(&self, cpu: C, group: usize) -> C::Bytes;
 
     /// Scales of the rows.
     fn scale(&self) -> &Halves;
@@ -32,7 +32,7 @@ pub(super) trait SmallRecord: Record {
 
 /// Q4_0, 288 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q4_0 {
+pub(in crate::kernels) struct Q4_0 {
     scale: Halves,
     nibbles: Nibbles,
 }
@@ -44,7 +44,7 @@ unsafe impl Record for Q4_0 {
     #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q4_0, block).quants;
-        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
+        self.scale[row] = half_bits(block, 0);
         put_nibbles(&mut self.nibbles, row, |group| quad(&quants, group, 8));
     }
 }
@@ -57,8 +57,8 @@ impl SmallRecord for Q4_0 {
     const UNPACKS: bool = true;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int {
-        nibble_weights(cpu, &self.nibbles, group, octet)
+    fn weights<C: Wide>(&self, cpu: C, group: usize) -> C::Bytes {
+        nibble_weights(cpu, &self.nibbles, group)
     }
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl SmallRecord for Q4_0 {
 
 /// Q4_1, 320 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q4_1 {
+pub(in crate::kernels) struct Q4_1 {
     scale: Halves,
     min: Halves,
     nibbles: Nibbles,
@@ -87,8 +87,8 @@ unsafe impl Record for Q4_1 {
     #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q4_1, block).quants;
-        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
-        self.min.as_flattened_mut()[row] = half_bits(block, 2);
+        self.scale[row] = half_bits(block, 0);
+        self.min[row] = half_bits(block, 2);
         put_nibbles(&mut self.nibbles, row, |group| quad(&quants, group, 0));
     }
 }
@@ -101,8 +101,8 @@ impl SmallRecord for Q4_1 {
     const UNPACKS: bool = true;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int {
-        nibble_weights(cpu, &self.nibbles, group, octet)
+    fn weights<C: Wide>(&self, cpu: C, group: usize) -> C::Bytes {
+        nibble_weights(cpu, &self.nibbles, group)
     }
 
     #[inline(always)]
@@ -118,9 +118,9 @@ impl SmallRecord for Q4_1 {
 
 /// Q5_0, 352 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q5_0 {
+pub(in crate::kernels) struct Q5_0 {
     scale: Halves,
-    fifth: Pair,
+    fifth: Quads,
     nibbles: Nibbles,
 }
 
@@ -131,7 +131,7 @@ unsafe impl Record for Q5_0 {
     #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q5_0, block).quants;
-        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
+        self.scale[row] = half_bits(block, 0);
         put_nibbles(&mut self.nibbles, row, |group| quad(&quants, group, 16));
         put_fifth_bits(&mut self.fifth, row, |group| quad(&quants, group, 16));
     }
@@ -145,8 +145,8 @@ impl SmallRecord for Q5_0 {
     const UNPACKS: bool = true;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int {
-        cpu.or(nibble_weights(cpu, &self.nibbles, group, octet), fifth_bit(cpu, &self.fifth, group, octet))
+    fn weights<C: Wide>(&self, cpu: C, group: usize) -> C::Bytes {
+        cpu.or(nibble_weights(cpu, &self.nibbles, group), fifth_bit(cpu, &self.fifth, group))
     }
 
     #[inline(always)]
@@ -162,10 +162,10 @@ impl SmallRecord for Q5_0 {
 
 /// Q5_1, 384 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q5_1 {
+pub(in crate::kernels) struct Q5_1 {
     scale: Halves,
     min: Halves,
-    fifth: Pair,
+    fifth: Quads,
     nibbles: Nibbles,
 }
 
@@ -176,8 +176,8 @@ unsafe impl Record for Q5_1 {
     #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q5_1, block).quants;
-        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
-        self.min.as_flattened_mut()[row] = half_bits(block, 2);
+        self.scale[row] = half_bits(block, 0);
+        self.min[row] = half_bits(block, 2);
         put_nibbles(&mut self.nibbles, row, |group| quad(&quants, group, 0));
         put_fifth_bits(&mut self.fifth, row, |group| quad(&quants, group, 0));
     }
@@ -191,8 +191,8 @@ impl SmallRecord for Q5_1 {
     const UNPACKS: bool = true;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int {
-        cpu.or(nibble_weights(cpu, &self.nibbles, group, octet), fifth_bit(cpu, &self.fifth, group, octet))
+    fn weights<C: Wide>(&self, cpu: C, group: usize) -> C::Bytes {
+        cpu.or(nibble_weights(cpu, &self.nibbles, group), fifth_bit(cpu, &self.fifth, group))
     }
 
     #[inline(always)]
@@ -208,9 +208,9 @@ impl SmallRecord for Q5_1 {
 
 /// Q8_0, 544 bytes.
 #[repr(C, align(32))]
-pub(super) struct Q8_0 {
+pub(in crate::kernels) struct Q8_0 {
     scale: Halves,
-    quants: [Pair; 8],
+    quants: [Quads; 8],
 }
 
 // SAFETY: arrays of integers only; 32 + 512 bytes leave no padding.
@@ -220,9 +220,9 @@ unsafe impl Record for Q8_0 {
     #[inline(always)]
     fn put(&mut self, row: usize, block: &[u8]) {
         let quants = blocks::small(BlockType::Q8_0, block).quants;
-        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
+        self.scale[row] = half_bits(block, 0);
         for group in 0..8 {
-            self.quants[group][row / 8][row % 8] = quad(&quants, group, 0).to_le_bytes();
+            self.quants[group][row] = quad(&quants, group, 0).to_le_bytes();
         }
     }
 }
@@ -235,8 +235,8 @@ impl SmallRecord for Q8_0 {
     const UNPACKS: bool = false;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int {
-        cpu.load_bytes(&self.quants[group][octet])
+    fn weights<C: Wide>(&self, cpu: C, group: usize) -> C::Bytes {
+        cpu.load(&self.quants[group])
     }
 
     #[inline(always)]
@@ -252,7 +252,7 @@ impl SmallRecord for Q8_0 {
 
 /// IQ4_NL, 288 bytes.
 #[repr(C, align(32))]
-pub(super) struct Iq4Nl {
+pub(in crate::kernels) struct Iq4Nl {
     scale: Halves,
     indices: Nibbles,
 }
@@ -265,7 +265,7 @@ unsafe impl Record for Iq4Nl {
     fn put(&mut self, row: usize, block: &[u8]) {
         // The indices lie as the quants of Q4_0.
         let indices = blocks::small(BlockType::Q4_0, block).quants;
-        self.scale.as_flattened_mut()[row] = half_bits(block, 0);
+        self.scale[row] = half_bits(block, 0);
         put_nibbles(&mut self.indices, row, |group| quad(&indices, group, 8));
     }
 }
@@ -278,8 +278,8 @@ impl SmallRecord for Iq4Nl {
     const UNPACKS: bool = true;
 
     #[inline(always)]
-    fn weights(&self, cpu: Avx2, group: usize, octet: usize) -> Int {
-        cpu.look_up(cpu.table(&iq4_nl::LEVELS), nibble_weights(cpu, &self.indices, group, octet))
+    fn weights<C: Wide>(&self, cpu: C, group: usize) -> C::Bytes {
+        cpu.look_up(&iq4_nl::LEVELS, nibble_weights(cpu, &self.indices, group))
     }
 
     #[inline(always)]

@@ -7,24 +7,23 @@
 //! Invariant: as `matmul`.
 //! Not here: the work on one record (`super_tiles`, `small_tiles`).
 
-use super::records::{OCTETS, Pair, Record, records};
-use super::vector::{Avx2, Int};
-use crate::kernels::act_tiles::RowTile;
+use super::records::{Quads, Record, records};
+use super::{Sums, Wide, tile_rows};
 use crate::kernels::activations::Activations;
+use crate::kernels::act_parts::RowTile;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::{Matrix, TILE};
 
-/// Sums of one row for the 16 columns of a tile.
-pub(super) type Sums = [[f32; 8]; OCTETS];
+/// Rows one record is used for before the next: their sums and activations fit the L1 cache.
+const ROWS: usize = 64;
 
-/// Tiles of rows one record is used for before the next: 64 rows of sums and activations fit the L1 cache.
-const ROW_TILES: usize = 16;
+/// Column tiles that take such rows in turn before the next rows, so that these stay in the L2 cache.
+const COLUMN_TILES: usize = 4;
 
 /// Cache lines prefetched this far ahead: about two records, so that the reads overlap the arithmetic between.
 const AHEAD: usize = 4096;
 
 /// Where the weights of a record come from, and whether they are kept unpacked for the next tile of rows.
-/// With one or two tiles of rows unpacking again is cheaper than storing and loading.
 pub(super) mod source {
     /// Unpack.
     pub(in super::super) const UNPACK: u8 = 0;
@@ -36,37 +35,35 @@ pub(super) mod source {
 
 /// Unpacked weights of 256 numbers.
 #[repr(align(64))]
-pub(super) struct Kept(pub(super) [Pair; 64]);
+pub(in crate::kernels) struct Kept([Quads; 64]);
 
 impl Kept {
     pub(super) fn zero() -> Kept {
-        Kept([[[[0; 4]; 8]; OCTETS]; 64])
+        Kept([[[0; 4]; TILE]; 64])
     }
 
     /// The weights of group `at`: unpacked by `unpack`, or kept.
     #[inline(always)]
-    pub(super) fn weights<const SOURCE: u8>(
+    pub(super) fn weights<C: Wide, const SOURCE: u8>(
         &mut self,
-        cpu: Avx2,
+        cpu: C,
         at: usize,
-        unpack: impl Fn(usize) -> Int,
-    ) -> [Int; OCTETS] {
-        std::array::from_fn(|octet| {
-            if SOURCE == source::KEPT {
-                return cpu.load_bytes(&self.0[at][octet]);
-            }
-            let weights = unpack(octet);
-            if SOURCE == source::KEEP {
-                cpu.store_bytes(&mut self.0[at][octet], weights);
-            }
-            weights
-        })
+        unpack: impl Fn() -> C::Bytes,
+    ) -> C::Bytes {
+        if SOURCE == source::KEPT {
+            return cpu.load(&self.0[at]);
+        }
+        let weights = unpack();
+        if SOURCE == source::KEEP {
+            cpu.keep(&mut self.0[at], weights);
+        }
+        weights
     }
 }
 
 /// Spreads the prefetches for the records ahead evenly over the work on the current ones.
 #[derive(Clone, Copy)]
-pub(super) struct Ahead {
+pub(in crate::kernels) struct Ahead {
     from: *const u8,
     lines: usize,
 }
@@ -82,7 +79,7 @@ impl Ahead {
 
     /// Prefetches part `step` of `steps`.
     #[inline(always)]
-    pub(super) fn fetch(self, cpu: Avx2, step: usize, steps: usize) {
+    pub(super) fn fetch<C: Wide>(self, cpu: C, step: usize, steps: usize) {
         for line in self.lines * step / steps..self.lines * (step + 1) / steps {
             cpu.prefetch(self.from.wrapping_add(line * 64));
         }
@@ -92,7 +89,7 @@ impl Ahead {
 /// Calls `add(records, first block, row tiles, sums)` for runs of `run` records of every column tile of `y`.
 /// It must add the products of these records with the rows of these tiles to `sums`, one entry a row.
 #[inline(always)]
-pub(super) fn walk<T: Record>(
+pub(super) fn walk<C: Wide, T: Record>(
     weight: &Matrix,
     x: &Activations,
     y: &mut ColumnBlock<'_>,
@@ -102,29 +99,32 @@ pub(super) fn walk<T: Record>(
     let n_blocks = weight.k / weight.block_type.block_len();
     let all = records::<T>(weight.packed());
     let columns = y.columns();
-    let tiles = RowTile::count(x.rows);
-    let chunks = tiles.div_ceil(ROW_TILES);
-    let mut sums = [[[0f32; 8]; OCTETS]; ROW_TILES * RowTile::MOST];
-    for column in columns.clone().step_by(TILE) {
-        let records = &all[column / TILE * n_blocks..][..n_blocks];
-        let width = TILE.min(columns.end - column);
+    let most = tile_rows::<C>();
+    let tiles = RowTile::count(x.rows, most);
+    let chunks = tiles.div_ceil(ROWS / most);
+    let mut sums = [[0f32; TILE]; ROWS];
+    for group in columns.clone().step_by(COLUMN_TILES * TILE) {
+        let group = group..(group + COLUMN_TILES * TILE).min(columns.end);
         for chunk in 0..chunks {
             let range = tiles * chunk / chunks..tiles * (chunk + 1) / chunks;
-            let mut row_tiles = [RowTile { first: 0, rows: 0 }; ROW_TILES];
+            let mut row_tiles = [RowTile { first: 0, rows: 0 }; ROWS / 4];
             let row_tiles = &mut row_tiles[..range.len()];
+            let mut count = 0;
             for (tile, index) in row_tiles.iter_mut().zip(range) {
-                *tile = RowTile::of(x.rows, index);
+                *tile = RowTile::of(x.rows, most, index);
+                count += tile.rows;
             }
-            let first = row_tiles[0].first;
-            let count = row_tiles.iter().map(|tile| tile.rows).sum::<usize>();
-            let sums = &mut sums[..count];
-            sums.fill([[0.0; 8]; OCTETS]);
-            for (index, records) in records.chunks(run).enumerate() {
-                add(records, index * run, row_tiles, sums);
-            }
-            for (r, sums) in sums.iter().enumerate() {
-                let at = column - columns.start;
-                y.row_mut(first + r)[at..at + width].copy_from_slice(&sums.as_flattened()[..width]);
+            let (first, sums) = (row_tiles[0].first, &mut sums[..count]);
+            for column in group.clone().step_by(TILE) {
+                let records = &all[column / TILE * n_blocks..][..n_blocks];
+                sums.fill([0.0; TILE]);
+                for (index, records) in records.chunks(run).enumerate() {
+                    add(records, index * run, row_tiles, sums);
+                }
+                let (at, width) = (column - columns.start, TILE.min(columns.end - column));
+                for (r, sums) in sums.iter().enumerate() {
+                    y.row_mut(first + r)[at..at + width].copy_from_slice(&sums[..width]);
+                }
             }
         }
     }

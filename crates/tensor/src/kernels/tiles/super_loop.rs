@@ -1,0 +1,145 @@
+//! The work on records of 256: Q4_K, Q5_K, Q6_K.
+//!
+//! ```text
+//! for each sub-block:  part[row] = sum over its groups of weights * 4 activations
+//!                      words[row] += part * scale of the sub-block
+//! f = words * d, less sum(min * activation sums) * dmin;   sum = fma(f, d_a, sum)
+//! ```
+//!
+//! Q6_K weights are stored 32 too large: `32 * sum(scale * activation sums)` is taken off, in words.
+//!
+//! Invariant: no short or word overflows: see `DEPTH` in `super_records`; words stay below 2^28.
+//! Not here: the order of the walk (`tiles`).
+
+use super::super_records::{Expanded, SuperRecord};
+use super::walk::{Ahead, Kept, of_tile, walk};
+use super::{Entries, Sums, Wide, by_rows, next_sums, source_for};
+use crate::kernels::activations::Activations;
+use crate::kernels::columns::ColumnBlock;
+use crate::kernels::matrix::Matrix;
+
+/// `y = x W^T` for the columns of `y`.
+#[inline(always)]
+pub(super) fn matmul<C: Entries, T: SuperRecord>(
+    cpu: C,
+    weight: &Matrix,
+    x: &Activations,
+    y: &mut ColumnBlock<'_>,
+) {
+    let mut kept = Kept::zero();
+    let mut expanded = Expanded::zero(cpu);
+    walk::<C, T>(weight, x, y, 1, |records, block, row_tiles, sums| {
+        let record = &records[0];
+        record.expand(cpu, &mut expanded);
+        let mut rest = sums;
+        for (index, &tile) in row_tiles.iter().enumerate() {
+            let sums = next_sums(&mut rest, tile);
+            let ahead = Ahead::of(records, index, row_tiles.len());
+            let input = SuperInput { record, expanded: &expanded, x, block, first: tile.first, ahead };
+            let source = source_for::<C>(index, row_tiles.len());
+            by_rows!(cpu.super_::<C, T>(input, &mut kept, sums), tile.rows, source);
+        }
+    });
+}
+
+/// One block of one tile of rows.
+pub(in crate::kernels) struct SuperInput<'a, T, C: Wide> {
+    record: &'a T,
+    expanded: &'a Expanded<C>,
+    x: &'a Activations,
+    block: usize,
+    first: usize,
+    ahead: Ahead,
+}
+
+/// Adds the products of a record with `ROWS` rows.
+#[inline(always)]
+pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const SOURCE: u8>(
+    cpu: C,
+    input: SuperInput<'_, T, C>,
+    kept: &mut Kept,
+    sums: &mut [Sums],
+) {
+    let SuperInput { record, expanded, x, block, first, ahead } = input;
+    let quants = of_tile::<_, ROWS>(&x.tiles.quants, x, block, first, 64);
+    let scales: &[f32; ROWS] = &of_tile::<_, ROWS>(&x.tiles.scales, x, block, first, 1)[0];
+    let sums = sums.first_chunk_mut::<ROWS>().expect("one sum a row");
+
+    let mut words = [cpu.splat_word(0); ROWS];
+    if !T::MINS {
+        let pairs = of_tile::<_, ROWS>(&x.tiles.pairs_of_16, x, block, first, 8);
+        let offsets = pair_products(cpu, &expanded.pairs, pairs);
+        for r in 0..ROWS {
+            words[r] = cpu.sub(words[r], cpu.left_words::<5>(offsets[r]));
+        }
+    }
+    let depth = if C::SHORT { T::DEPTH } else { T::GROUPS };
+    for sub in 0..64 / T::GROUPS {
+        ahead.fetch(cpu, sub, 64 / T::GROUPS);
+        for start in (0..T::GROUPS).step_by(depth) {
+            let mut parts = [cpu.no_part(); ROWS];
+            for group in start..start + depth {
+                let at = sub * T::GROUPS + group;
+                let weights = kept.weights::<C, SOURCE>(cpu, at, || record.weights(cpu, sub, group));
+                for r in 0..ROWS {
+                    let part = cpu.add_unsigned(parts[r], weights, quants[at][r]);
+                    parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
+                }
+            }
+            for r in 0..ROWS {
+                words[r] = cpu.add_scaled(words[r], parts[r], expanded.scales[sub]);
+            }
+        }
+    }
+
+    let scale = cpu.widen(record.scale());
+    let mut steps = [scale; ROWS];
+    for r in 0..ROWS {
+        steps[r] = cpu.mul(cpu.floats(words[r]), scale);
+    }
+    if T::MINS {
+        let pairs = of_tile::<_, ROWS>(&x.tiles.pairs_of_32, x, block, first, 4);
+        let mins = pair_products(cpu, &expanded.pairs, pairs);
+        let min_scale = cpu.widen(record.min_scale());
+        for r in 0..ROWS {
+            steps[r] = cpu.negated_fma(cpu.floats(mins[r]), min_scale, steps[r]);
+        }
+    }
+    for r in 0..ROWS {
+        let sum = cpu.fma(steps[r], cpu.splat(scales[r]), cpu.load_sums(&sums[r]));
+        cpu.store_sums(&mut sums[r], sum);
+    }
+}
+
+/// Sums of products of weight-side pairs (scales or minimums) with pairs of activation sums.
+#[inline(always)]
+fn pair_products<C: Wide, const ROWS: usize>(
+    cpu: C,
+    weights: &[C::Pairs; 8],
+    sums: &[[[i16; 2]; ROWS]],
+) -> [C::Words; ROWS] {
+    let mut words = [cpu.splat_word(0); ROWS];
+    for (weights, sums) in weights.iter().zip(sums) {
+        for r in 0..ROWS {
+            words[r] = cpu.add_pairs(words[r], *weights, sums[r]);
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super_records::{Q4K, Q5K, Q6K};
+    use super::*;
+
+    #[test]
+    fn depths_keep_shorts_in_range() {
+        fn check<T: SuperRecord>(max_weight: usize) {
+            assert!(2 * max_weight * 127 * T::DEPTH <= 32767);
+            assert_eq!(size_of::<T>(), 16 * T::BLOCK_BYTES);
+        }
+        check::<Q4K>(15);
+        check::<Q5K>(31);
+        check::<Q6K>(63);
+    }
+}

@@ -1,0 +1,31 @@
+//! The AVX-512 VNNI table: matmul in 512-bit registers, the rest as in the AVX2 table.
+//!
+//! Invariant: same bits as the portable table.
+//! Not here: the loops.
+
+use super::avx2;
+use super::zmm::Zmm;
+use crate::kernels::matrix::{Layout, Matrix};
+use crate::kernels::tiles;
+use crate::kernels::{Activations, ColumnBlock, Kernels};
+
+pub(super) static TABLE: Kernels = Kernels {
+    name: "x86-avx512vnni",
+    tile_rows: tiles::tile_rows::<Zmm>(),
+    matmul,
+    probe_multiply,
+    ..avx2::TABLE
+};
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
+    match weight.layout {
+        Layout::Rows => avx2::matmul(weight, x, y),
+        Layout::Tiles => tiles::matmul(Zmm::here(), weight, x, y),
+    }
+}
+
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
+fn probe_multiply(rounds: usize) -> usize {
+    tiles::probe_multiply(Zmm::here(), rounds)
+}
