@@ -38,7 +38,7 @@ fn matmul_hash(table: &Kernels, block_type: BlockType) -> u64 {
     let mut acts = Activations::new();
     table.quantize(&numbers(rows * k, &mut rng), rows, k, weight.form(), &mut acts);
     let mut y = vec![0.0; rows * n_out];
-    table.matmul(&weight, &acts, Columns::new(&mut y, rows, n_out).whole());
+    table.matmul(&weight, &acts, &mut Columns::new(&mut y, rows, n_out).whole());
     hash.add(&y);
     hash.0
 }

@@ -49,8 +49,8 @@ fn matmul(table: &Kernels, weight: &Matrix, x: &[f32], rows: usize, parts: usize
     let mut acts = Activations::new();
     table.quantize(x, rows, weight.k(), weight.form(), &mut acts);
     let mut y = vec![f32::NAN; rows * weight.n_out()];
-    for block in Columns::new(&mut y, rows, weight.n_out()).split(parts, weight.column_tile()) {
-        table.matmul(weight, &acts, block);
+    for mut block in Columns::new(&mut y, rows, weight.n_out()).split(parts, weight.column_tile()) {
+        table.matmul(weight, &acts, &mut block);
     }
     y
 }
@@ -275,11 +275,11 @@ fn blocks_that_cut_a_tile_are_refused() {
     let mut acts = Activations::new();
     table.quantize(&[0.0; 32], 1, 32, weight.form(), &mut acts);
     let mut y = [0.0; 64];
-    let block = Columns::new(&mut y, 1, 64).split(2, 8).remove(0);
+    let mut block = Columns::new(&mut y, 1, 64).split(2, 8).remove(0);
     assert_eq!(block.columns(), 0..32);
-    table.matmul(&weight, &acts, block);
-    let block = Columns::new(&mut y, 1, 64).split(8, 8).remove(1);
-    table.matmul(&weight, &acts, block);
+    table.matmul(&weight, &acts, &mut block);
+    let mut block = Columns::new(&mut y, 1, 64).split(8, 8).remove(1);
+    table.matmul(&weight, &acts, &mut block);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_buffer_of_activations_can_be_reused() {
             let x = random_rows(rows, k, &mut rng);
             table.quantize(&x, rows, k, weight.form(), &mut acts);
             let mut y = vec![f32::NAN; rows * 5];
-            table.matmul(&weight, &acts, Columns::new(&mut y, rows, 5).whole());
+            table.matmul(&weight, &acts, &mut Columns::new(&mut y, rows, 5).whole());
             assert_eq!(bits(&y), bits(&matmul(table, &weight, &x, rows, 1)));
         }
     }

@@ -44,7 +44,8 @@ pub(super) fn argmax(
         let columns = piece * PIECE..((piece + 1) * PIECE).min(vocab);
         LOGITS.with_borrow_mut(|logits| {
             logits.resize(rows * columns.len(), 0.0);
-            kernels.matmul(weight, x, ColumnBlock::alone(logits, rows, vocab, columns.clone()));
+            let mut block = ColumnBlock::alone(logits, rows, vocab, columns.clone());
+            kernels.matmul(weight, x, &mut block);
             for (logits, found) in logits.chunks_exact(columns.len()).zip(found) {
                 let token = kernels.argmax(logits);
                 let finite = kernels.all_finite(logits);

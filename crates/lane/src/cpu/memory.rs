@@ -77,7 +77,7 @@ fn work(model: &Model, rows: usize) -> usize {
         }
     }
     let widest = widths.iter().copied().max().unwrap_or(0);
-    let floats: usize = widths.iter().sum::<usize>() + 3 * ffn;
+    let floats: usize = widths.iter().sum::<usize>() + 2 * ffn;
     // One row of logits for the sampler beside those of the pass.
     rows * (floats * size_of::<f32>() + (widest + ffn) * QUANTIZED) + graph.vocab() * size_of::<f32>()
 }

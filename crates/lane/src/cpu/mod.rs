@@ -12,10 +12,13 @@ mod kv;
 mod memory;
 mod paths;
 mod plan;
+mod products;
+mod quantized;
 mod roofline;
 mod rope;
 mod run;
 mod threads;
+mod workspace;
 
 use std::sync::Arc;
 
@@ -29,8 +32,8 @@ use paths::Paths;
 use plan::Plan;
 pub use roofline::Roofline;
 use rope::RopeTable;
-use run::Workspace;
 use threads::Threads;
+use workspace::Workspace;
 
 /// Most rows of one pass: bounds the workspace; longer prompts are cut by the caller.
 const MAX_WIDTH: usize = 2048;

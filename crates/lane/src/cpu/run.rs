@@ -9,83 +9,22 @@
 use std::cell::RefCell;
 
 use pilotfish_model::Model;
-use pilotfish_model::graph::{Activation, Op, RopeStyle, ValueId, WeightId};
-use pilotfish_tensor::kernels::{
-    self, ActForm, Activations, Attend, AttendScratch, Columns, KEY_BLOCK, Kernels, KvRows, Matrix,
-};
+use pilotfish_model::graph::{Op, RopeStyle, ValueId, WeightId};
+use pilotfish_tensor::kernels::{self, Attend, AttendScratch, Columns, KEY_BLOCK, Kernels, KvRows};
 
 use super::head;
 use super::kv::KvCache;
 use super::paths::Paths;
 use super::plan::Plan;
+use super::products::Product;
+use super::quantized::Source;
 use super::rope::RopeTable;
 use super::threads::Threads;
+use super::workspace::Workspace;
 use crate::{Batch, Outputs, Rows, Want};
 
 thread_local! {
     static SCRATCH: RefCell<AttendScratch> = RefCell::new(AttendScratch::new());
-}
-
-/// Memory kept from pass to pass.
-pub(super) struct Workspace {
-    buffers: Vec<Vec<f32>>,
-    /// Gate, up and product inside a gated MLP, `[rows, ffn]` each.
-    inner: [Vec<f32>; 3],
-    quantized: Vec<Quantized>,
-    poison: Option<f32>,
-}
-
-/// The quantized form of one value.
-struct Quantized {
-    of: Source,
-    form: ActForm,
-    activations: Activations,
-}
-
-/// What was quantized: within a pass a value never changes once assigned.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
-    Nothing,
-    Value(ValueId),
-    /// The inside of the current gated MLP, or the gathered rows of the head.
-    Inner,
-}
-
-impl Workspace {
-    /// Empty buffers.
-    pub(super) fn new(n_buffers: usize, poison: Option<f32>) -> Self {
-        let buffers = vec![Vec::new(); n_buffers];
-        Self { buffers, inner: [const { Vec::new() }; 3], quantized: Vec::new(), poison }
-    }
-
-    /// Bytes of the float buffers, without what is quantized.
-    #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
-        let floats: usize = self.buffers.iter().chain(&self.inner).map(Vec::len).sum();
-        (floats * size_of::<f32>()) as u64
-    }
-
-    /// Takes a buffer out, sized for `n` elements whose content is arbitrary.
-    fn take(&mut self, buffer: usize, n: usize) -> Vec<f32> {
-        let mut taken = std::mem::take(&mut self.buffers[buffer]);
-        sized(&mut taken, n, self.poison);
-        taken
-    }
-}
-
-impl Workspace {
-    /// What was quantized just before, for products with `matrix`.
-    fn activations(&self, of: Source, matrix: &Matrix) -> &Activations {
-        let found = self.quantized.iter().find(|q| q.of == of && q.form == matrix.form());
-        &found.expect("quantized just before").activations
-    }
-}
-
-fn sized(buffer: &mut Vec<f32>, n: usize, poison: Option<f32>) {
-    buffer.resize(n, 0.0);
-    if let Some(poison) = poison {
-        buffer.fill(poison);
-    }
 }
 
 /// One pass over a batch.
@@ -101,14 +40,43 @@ pub(super) struct Pass<'a> {
 impl Pass<'_> {
     /// Runs every operation and returns what the rows asked for.
     pub(super) fn run(&self, threads: &mut Threads, kv: &mut KvCache, workspace: &mut Workspace) -> Rows {
-        for quantized in &mut workspace.quantized {
-            quantized.of = Source::Nothing;
-        }
+        workspace.quantized.forget();
         let mut rows = Rows::default();
-        for op in self.model.graph().ops() {
-            self.op(op, threads, kv, workspace, &mut rows);
+        let mut ops = self.model.graph().ops();
+        while let [op, rest @ ..] = ops {
+            ops = match *op {
+                Op::Linear { x, .. } => {
+                    let same = |op: &&Op| matches!(**op, Op::Linear { x: other, .. } if other == x);
+                    let (linears, rest) = ops.split_at(ops.iter().take_while(same).count());
+                    self.linears(threads, workspace, x, linears);
+                    rest
+                }
+                _ => {
+                    self.op(op, threads, kv, workspace, &mut rows);
+                    rest
+                }
+            };
         }
         rows
+    }
+
+    /// Neighbouring linear operations that read the same value.
+    fn linears(&self, threads: &mut Threads, workspace: &mut Workspace, x: ValueId, linears: &[Op]) {
+        let n_rows = self.batch.width();
+        let mut outputs = Vec::new();
+        for op in linears {
+            let Op::Linear { weight, bias, out, .. } = *op else { unreachable!("all are linear") };
+            self.quantize(threads, workspace, x, weight);
+            let buffer = self.plan.buffer(out);
+            let y = workspace.take(buffer, n_rows * self.model.graph().width(out));
+            outputs.push((weight, bias.map(|bias| self.plan.vector(bias)), buffer, y));
+        }
+        let products =
+            outputs.iter_mut().map(|(weight, bias, _, y)| Product { weight: *weight, bias: *bias, y }).collect();
+        self.multiply(threads, workspace, Source::Value(x), products);
+        for (.., buffer, y) in outputs {
+            workspace.buffers[buffer] = y;
+        }
     }
 
     fn op(
@@ -137,22 +105,16 @@ impl Pass<'_> {
                     }
                 });
             }
-            Op::Linear { x, weight, bias, .. } => {
-                self.quantize(workspace, x, weight);
-                self.matmul(threads, workspace, Source::Value(x), weight, &mut y);
-                if let Some(bias) = bias {
-                    let bias = self.plan.vector(bias);
-                    each_row(threads, &mut y, out_width, |_, y| self.kernels.add_to(y, bias));
-                }
-            }
+            Op::Linear { .. } => unreachable!("done with its neighbours"),
             Op::Rope { x, rope, head_dim, .. } => {
-                y.copy_from_slice(self.value(workspace, x));
+                let x = self.value(workspace, x);
                 let (table, params) = (&self.ropes[rope.index()], graph.rope(rope));
                 let style = match params.style {
                     RopeStyle::Neox => kernels::RopeStyle::Neox,
                     RopeStyle::Interleaved => kernels::RopeStyle::Interleaved,
                 };
                 each_row(threads, &mut y, out_width, |row, y| {
+                    y.copy_from_slice(&x[row * out_width..][..out_width]);
                     let angles = table.row(self.paths.position(row));
                     self.kernels.rope(y, head_dim, params.dims, angles, style);
                 });
@@ -181,7 +143,7 @@ impl Pass<'_> {
         }
     }
 
-    fn value<'w>(&self, workspace: &'w Workspace, value: ValueId) -> &'w [f32] {
+    pub(super) fn value<'w>(&self, workspace: &'w Workspace, value: ValueId) -> &'w [f32] {
         &workspace.buffers[self.plan.buffer(value)]
     }
 
@@ -195,65 +157,6 @@ impl Pass<'_> {
             table.block_type.decode(&table.bytes[at..at + row_bytes], y);
             y.iter_mut().for_each(|x| *x *= scale);
         }
-    }
-
-    /// Quantizes a value the way `weight` needs it, unless an earlier product already did.
-    fn quantize(&self, workspace: &mut Workspace, x: ValueId, weight: WeightId) {
-        let form = self.plan.matrix(weight).form();
-        let of = Source::Value(x);
-        if workspace.quantized.iter().any(|q| q.of == of && q.form == form) {
-            return;
-        }
-        let k = self.model.graph().width(x);
-        let Workspace { buffers, quantized, .. } = workspace;
-        let x = &buffers[self.plan.buffer(x)];
-        quantize_into(self.kernels, quantized, of, form, x, k);
-    }
-
-    /// `y = x · weightᵀ` for a quantized source, cut by columns.
-    fn matmul(
-        &self,
-        threads: &mut Threads,
-        workspace: &Workspace,
-        of: Source,
-        weight: WeightId,
-        y: &mut [f32],
-    ) {
-        let matrix = self.plan.matrix(weight);
-        let x = workspace.activations(of, matrix);
-        let blocks = Columns::new(y, x.rows(), matrix.n_out()).split(threads.n(), matrix.column_tile());
-        threads.for_each(blocks, |block| self.kernels.matmul(matrix, x, block));
-    }
-
-    fn gated_mlp(
-        &self,
-        threads: &mut Threads,
-        workspace: &mut Workspace,
-        x: ValueId,
-        [gate, up, down]: [WeightId; 3],
-        activation: Activation,
-        y: &mut [f32],
-    ) {
-        let ffn = self.plan.matrix(gate).n_out();
-        let n = self.batch.width() * ffn;
-        let mut inner = std::mem::take(&mut workspace.inner);
-        inner.iter_mut().for_each(|buffer| sized(buffer, n, workspace.poison));
-        let [gated, upped, product] = &mut inner;
-        for (weight, out) in [(gate, &mut *gated), (up, &mut *upped)] {
-            self.quantize(workspace, x, weight);
-            self.matmul(threads, workspace, Source::Value(x), weight, out);
-        }
-        each_row(threads, product, ffn, |row, out| {
-            let at = row * ffn..(row + 1) * ffn;
-            match activation {
-                Activation::Silu => self.kernels.silu_mul(&gated[at.clone()], &upped[at], out),
-                Activation::GeluTanh => self.kernels.gelu_tanh_mul(&gated[at.clone()], &upped[at], out),
-            }
-        });
-        let form = self.plan.matrix(down).form();
-        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, form, product, ffn);
-        self.matmul(threads, workspace, Source::Inner, down, y);
-        workspace.inner = inner;
     }
 
     /// Writes the rows' keys and values behind the committed positions.
@@ -321,10 +224,11 @@ impl Pass<'_> {
             return Rows::new(vec![Outputs::Nothing; wants.len()]);
         }
         let matrix = self.plan.matrix(weight);
-        quantize_into(self.kernels, &mut workspace.quantized, Source::Inner, matrix.form(), &gathered, k);
+        self.quantize_inner(threads, workspace, matrix.form(), &gathered, k);
         let mut outputs = if wants.contains(&Want::Logits) {
             let mut logits = vec![0.0; gathered.len() / k * matrix.n_out()];
-            self.matmul(threads, workspace, Source::Inner, weight, &mut logits);
+            let products = vec![Product { weight, bias: None, y: &mut logits }];
+            self.multiply(threads, workspace, Source::Inner, products);
             head::outputs(
                 self.kernels,
                 &logits,
@@ -332,7 +236,7 @@ impl Pass<'_> {
                 wants.iter().copied().filter(|w| *w != Want::Nothing),
             )
         } else {
-            head::argmax(self.kernels, threads, matrix, workspace.activations(Source::Inner, matrix))
+            head::argmax(self.kernels, threads, matrix, workspace.quantized.get(Source::Inner, matrix.form()))
         }
         .into_iter();
         let output = |want| match want {
@@ -369,32 +273,10 @@ fn pieces(rows: usize, n_kv_heads: usize, n_rep: usize, threads: usize) -> (usiz
     (tall, (1..=n_rep).find(even).unwrap_or(n_rep))
 }
 
-/// Quantizes `x`, `[rows, k]`, into the slot kept for this source and scheme.
-fn quantize_into(
-    kernels: &Kernels,
-    slots: &mut Vec<Quantized>,
-    of: Source,
-    form: ActForm,
-    x: &[f32],
-    k: usize,
-) {
-    // One slot a scheme for values and one for inner results: nothing older is read again.
-    let inner = of == Source::Inner;
-    let known = slots.iter().position(|q| q.form == form && (q.of == Source::Inner) == inner);
-    let free = known.or_else(|| slots.iter().position(|q| q.of == Source::Nothing));
-    let at = free.unwrap_or_else(|| {
-        slots.push(Quantized { of, form, activations: Activations::new() });
-        slots.len() - 1
-    });
-    let slot = &mut slots[at];
-    (slot.of, slot.form) = (of, form);
-    kernels.quantize(x, x.len() / k, k, form, &mut slot.activations);
-}
-
-/// Calls `f(row, y_row)` for every row of `y`, `[rows, width]`, in runs of rows per thread.
+/// Calls `f(row, y_row)` for every row of `y`, `[rows, width]`, in one run of rows a thread where there is enough to do.
 fn each_row(threads: &mut Threads, y: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
     let n_rows = y.len() / width;
-    let run = n_rows.div_ceil(threads.n());
+    let run = n_rows.div_ceil(threads.share(y.len()));
     let runs: Vec<(usize, &mut [f32])> = y.chunks_mut(run * width).enumerate().collect();
     threads.for_each(runs, |(part, rows)| {
         for (i, row) in rows.chunks_exact_mut(width).enumerate() {

@@ -89,6 +89,13 @@ impl Threads {
         self.workers.len() + 1
     }
 
+    /// Into how many parts to cut work of some nanoseconds for each of so many numbers: all threads, or one where
+    /// handing over would take longer.
+    pub(super) fn share(&self, numbers: usize) -> usize {
+        const WORTH_SHARING: usize = 4096;
+        if numbers < WORTH_SHARING { 1 } else { self.n() }
+    }
+
     /// Calls `f` once for each item, on whichever thread is free.
     ///
     /// # Panics

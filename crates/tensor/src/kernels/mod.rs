@@ -184,7 +184,7 @@ impl Kernels {
     /// # Panics
     /// When shapes, scheme or tables do not fit together, or `y` is not cut at multiples of
     /// [`Matrix::column_tile`].
-    pub fn matmul(&self, weight: &Matrix, x: &Activations, mut y: ColumnBlock<'_>) {
+    pub fn matmul(&self, weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
         assert_eq!(weight.form(), x.form, "activations are quantized for other weights");
         assert_eq!(weight.k, x.k, "weight and activations differ in width");
         assert_eq!((y.rows(), y.n_out()), (x.rows, weight.n_out), "output has another shape");
@@ -194,7 +194,7 @@ impl Kernels {
         let fits = self.layout(weight.block_type) == weight.layout;
         assert!(fits && [0, self.tile_rows].contains(&x.form.tile_rows), "packed by another table");
         // SAFETY: by this module's invariant, this CPU has the features.
-        unsafe { (self.matmul)(weight, x, &mut y) }
+        unsafe { (self.matmul)(weight, x, y) }
     }
 }
 

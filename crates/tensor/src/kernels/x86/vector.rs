@@ -88,8 +88,11 @@ impl Lanes for Avx2 {
         // says, which is to nearest, ties to even, as Rust requires it to be.
         unsafe {
             let factor = _mm256_set1_ps(factor);
-            let [a, b, c, d] =
-                x.map(|x| _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x.as_ptr()), factor)));
+            let mut words = [_mm256_setzero_si256(); 4];
+            for i in 0..4 {
+                words[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x[i].as_ptr()), factor));
+            }
+            let [a, b, c, d] = words;
             let packed = _mm256_packs_epi16(_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
             // Packing works within halves and leaves fours in the order 0 2 4 6 1 3 5 7.
             let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -109,7 +112,7 @@ impl Lanes for Avx2 {
             let sums = _mm256_sad_epu8(unsigned, _mm256_setzero_si256());
             _mm256_storeu_si256(eights.as_mut_ptr().cast(), sums);
         }
-        let [a, b, c, d] = eights.map(|sum| sum as i16 - 8 * 128);
-        [a + b, c + d]
+        let [a, b, c, d] = eights;
+        [(a + b) as i16 - 16 * 128, (c + d) as i16 - 16 * 128]
     }
 }
