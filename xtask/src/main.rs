@@ -1,7 +1,7 @@
-//! The repository's own commands: `cargo xtask tidy | corpus | fuzz | full`.
+//! The repository's own commands: `cargo xtask tidy | corpus | counts | fuzz | full`.
 //!
-//! What a compiler or clippy cannot check (which crate may use which, module headers, the malformed-file corpus) is
-//! checked here, in Rust, so that it runs wherever the project builds.
+//! What a compiler or clippy cannot check (which crate may use which, module headers, the malformed-file corpus,
+//! instruction counts) is checked here, in Rust, so that it runs wherever the project builds.
 //!
 //! Invariant: a command that finds a fault exits 1, a misused one exits 2; nothing is skipped quietly.
 //! Not here: the order of the gate (`.ci/run`).
@@ -9,6 +9,7 @@
 #![allow(clippy::print_stdout, reason = "a command line tool reports on stdout")]
 
 mod corpus;
+mod counts;
 mod full;
 mod fuzz;
 mod limited;
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
 
   tidy                    dependency table, module headers, file length, unsafe list, words, prompt hashes, invariants
   corpus [--binary FILE]  malformed model files through the built `pilotfish` binary (default: the release build)
+  counts [--write]        instructions of the main kernels against bench/counts (to 2 %), or record them anew
   fuzz --seconds N        the model crate's mutation fuzzer for N seconds
   full                    the heavy matrices: hours, not for every change";
 
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root),
         ["corpus"] => corpus::run(&root, None),
         ["corpus", "--binary", binary] => corpus::run(&root, Some(PathBuf::from(binary))),
+        ["counts"] => counts::run(&root, false),
+        ["counts", "--write"] => counts::run(&root, true),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => fuzz::run(&root, seconds),
             Err(_) => return usage(&format!("--seconds wants a whole number, not {seconds:?}")),
