@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use pilotfish_tensor::kernels::key_at;
 use pilotfish_tensor::{
-    ActScheme, Activations, Attend, AttendScratch, BlockType, Columns, Kernels, KvRows, f32_to_f16,
+    ActScheme, Activations, Attend, AttendScratch, BlockType, Columns, Kernels, KvRows, Matrix, f32_to_f16,
 };
 
 /// Output columns of a matmul: four tiles, so that what is done once a call stays small beside them.
@@ -78,9 +78,10 @@ impl Case {
         match self {
             Case::Matmul(block_type, rows) => matmul(table, block_type, rows),
             Case::Quantize(scheme, rows) => {
-                let k = row_len(scheme);
-                let (x, mut acts) = (numbers(rows * k), Activations::new());
-                Box::new(move || quantize(table, &x, rows, k, scheme, &mut acts))
+                let block_type = if scheme == ActScheme::Q8Block256 { BlockType::Q4K } else { BlockType::Q8_0 };
+                let (weight, x) = (weight(table, block_type), numbers(rows * row_len(scheme)));
+                let mut acts = Activations::new();
+                Box::new(move || table.quantize(&x, rows, weight.k(), weight.form(), &mut acts))
             }
             Case::Attend(rows) => attend(table, rows),
             Case::RmsNorm => {
@@ -115,20 +116,19 @@ fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|i| (i * 7919 % 2003) as f32 / 1001.5 - 1.0).collect()
 }
 
-fn quantize(table: &Kernels, x: &[f32], rows: usize, k: usize, scheme: ActScheme, acts: &mut Activations) {
-    table.quantize(x, rows, k, scheme, acts);
+fn weight(table: &Kernels, block_type: BlockType) -> Matrix {
+    let k = row_len(ActScheme::of(block_type));
+    let mut bytes = Vec::new();
+    block_type.encode(&numbers(N_OUT * k), &mut bytes);
+    table.pack(block_type, &bytes, N_OUT, k)
 }
 
 fn matmul(table: &'static Kernels, block_type: BlockType, rows: usize) -> Box<dyn FnMut()> {
-    let scheme = ActScheme::of(block_type);
-    let k = row_len(scheme);
-    let mut bytes = Vec::new();
-    block_type.encode(&numbers(N_OUT * k), &mut bytes);
-    let weight = table.pack(block_type, &bytes, N_OUT, k);
-    let mut acts = Activations::new();
-    quantize(table, &numbers(rows * k), rows, k, scheme, &mut acts);
+    let weight = weight(table, block_type);
+    let (k, mut acts) = (weight.k(), Activations::new());
+    table.quantize(&numbers(rows * k), rows, k, weight.form(), &mut acts);
     let mut y = vec![0.0; rows * N_OUT];
-    Box::new(move || table.matmul(&weight, &acts, Columns::new(&mut y, rows, N_OUT).whole()))
+    Box::new(move || table.matmul(&weight, &acts, &mut Columns::new(&mut y, rows, N_OUT).whole()))
 }
 
 /// The last rows of a chain of `POSITIONS`; none of them is committed yet.

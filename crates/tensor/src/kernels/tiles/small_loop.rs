@@ -33,7 +33,7 @@ pub(super) fn matmul<C: Entries, T: SmallRecord>(
         let mut rest = sums;
         for (index, &tile) in row_tiles.iter().enumerate() {
             let sums = next_sums(&mut rest, tile);
-            let ahead = Ahead::of(records, index, row_tiles.len());
+            let ahead = Ahead::of(records, index);
             let input = SmallInput { records, x, block, first: tile.first, ahead };
             let source = if T::UNPACKS { source_for::<C>(index, row_tiles.len()) } else { source::UNPACK };
             by_rows!(cpu.small::<C, T>(input, &mut kept, sums), tile.rows, source);
@@ -67,7 +67,7 @@ pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const 
     let depth = if C::SHORT { T::DEPTH } else { 8 };
     let offset = if T::SIGNED { C::LIFT } else { T::OFFSET };
     for (index, record) in records[..records.len().min(RUN)].iter().enumerate() {
-        ahead.fetch(cpu, index, records.len());
+        ahead.fetch(cpu, index, size_of::<T>());
         let block = block + index;
         let scales = &of_tile::<_, ROWS>(&x.tiles.scales, x, block, first, 1)[0];
         let act_totals = &of_tile::<_, ROWS>(&x.tiles.totals, x, block, first, 1)[0];

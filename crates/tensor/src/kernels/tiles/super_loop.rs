@@ -34,7 +34,7 @@ pub(super) fn matmul<C: Entries, T: SuperRecord>(
         let mut rest = sums;
         for (index, &tile) in row_tiles.iter().enumerate() {
             let sums = next_sums(&mut rest, tile);
-            let ahead = Ahead::of(records, index, row_tiles.len());
+            let ahead = Ahead::of(records, index);
             let input = SuperInput { record, expanded: &expanded, x, block, first: tile.first, ahead };
             let source = source_for::<C>(index, row_tiles.len());
             by_rows!(cpu.super_::<C, T>(input, &mut kept, sums), tile.rows, source);
@@ -75,7 +75,9 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
     }
     let depth = if C::SHORT { T::DEPTH } else { T::GROUPS };
     for sub in 0..64 / T::GROUPS {
-        ahead.fetch(cpu, sub, 64 / T::GROUPS);
+        if (sub * T::GROUPS).is_multiple_of(8) {
+            ahead.fetch(cpu, sub * T::GROUPS / 8, size_of::<T>() / 8);
+        }
         for start in (0..T::GROUPS).step_by(depth) {
             let mut parts = [cpu.no_part(); ROWS];
             for group in start..start + depth {

@@ -61,27 +61,29 @@ impl Kept {
     }
 }
 
-/// Spreads the prefetches for the records ahead evenly over the work on the current ones.
+/// Asks for the records ahead, spread evenly over the work on the current ones.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Ahead {
     from: *const u8,
-    lines: usize,
+    wanted: bool,
 }
 
 impl Ahead {
-    /// The share of tile of rows `part` of `parts` of what lies [`AHEAD`] of `records`.
+    /// What lies [`AHEAD`] of `records`, if this is the first tile of rows they are used for.
     #[inline(always)]
-    pub(super) fn of<T>(records: &[T], part: usize, parts: usize) -> Ahead {
-        let lines = size_of_val(records).div_ceil(64);
-        let (first, end) = (lines * part / parts, lines * (part + 1) / parts);
-        Ahead { from: records.as_ptr().cast::<u8>().wrapping_add(AHEAD + first * 64), lines: end - first }
+    pub(super) fn of<T>(records: &[T], tile: usize) -> Ahead {
+        Ahead { from: records.as_ptr().cast::<u8>().wrapping_add(AHEAD), wanted: tile == 0 }
     }
 
-    /// Prefetches part `step` of `steps`.
+    /// Prefetches part `step` of parts of `bytes`. Each is whole cache lines, so that it takes the same few instructions;
+    /// the last ones may reach a little further.
     #[inline(always)]
-    pub(super) fn fetch<C: Wide>(self, cpu: C, step: usize, steps: usize) {
-        for line in self.lines * step / steps..self.lines * (step + 1) / steps {
-            cpu.prefetch(self.from.wrapping_add(line * 64));
+    pub(super) fn fetch<C: Wide>(self, cpu: C, step: usize, bytes: usize) {
+        if self.wanted {
+            let part = bytes.next_multiple_of(64);
+            for line in (0..part).step_by(64) {
+                cpu.prefetch(self.from.wrapping_add(step * part + line));
+            }
         }
     }
 }
