@@ -78,7 +78,8 @@ impl Case {
         match self {
             Case::Matmul(block_type, rows) => matmul(table, block_type, rows),
             Case::Quantize(scheme, rows) => {
-                let block_type = if scheme == ActScheme::Q8Block256 { BlockType::Q4K } else { BlockType::Q8_0 };
+                let block_type =
+                    if scheme == ActScheme::Q8Block256 { BlockType::Q4K } else { BlockType::Q8_0 };
                 let (weight, x) = (weight(table, block_type), numbers(rows * row_len(scheme)));
                 let mut acts = Activations::new();
                 Box::new(move || table.quantize(&x, rows, weight.k(), weight.form(), &mut acts))

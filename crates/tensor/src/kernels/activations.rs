@@ -161,7 +161,11 @@ pub(super) fn pad(x: &[f32], eights: &mut [[f32; 8]]) {
 
 /// The quants of a block; returns its scale. Shared by every table.
 #[inline(always)]
-pub(super) fn quantize_block<L: Lanes, const LEN: usize>(lanes: L, x: &[f32; LEN], quants: &mut [i8; LEN]) -> f32 {
+pub(super) fn quantize_block<L: Lanes, const LEN: usize>(
+    lanes: L,
+    x: &[f32; LEN],
+    quants: &mut [i8; LEN],
+) -> f32 {
     // Compared as integers, magnitudes order the same way, and NaN and infinity come out on top.
     let top = x.iter().fold(0, |top: u32, x| top.max(x.to_bits() & 0x7fff_ffff));
     let amax = f32::from_bits(top);

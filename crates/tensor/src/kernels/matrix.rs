@@ -8,8 +8,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::arena::{Arena, Region};
 use super::activations::ActForm;
+use super::arena::{Arena, Region};
 use super::{ActScheme, Kernels};
 use crate::block::BlockType;
 

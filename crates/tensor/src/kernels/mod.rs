@@ -9,6 +9,8 @@
 //! Not here: splitting work over threads (`lane`), or which weights use which block type.
 #![allow(unsafe_code, reason = "the one module that calls CPU-specific code")]
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod act_parts;
 mod activations;
 mod arena;
@@ -77,7 +79,9 @@ impl Kernels {
     pub fn available() -> Vec<&'static Kernels> {
         #[cfg(target_arch = "x86_64")]
         let specific = x86::available();
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        let specific = aarch64::available();
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         let specific = Vec::new();
         specific.into_iter().chain([&portable::TABLE]).collect()
     }
@@ -89,7 +93,7 @@ impl Kernels {
     }
 
     /// The table of this name, if this CPU can run it: `portable`, `x86-avx2`, `x86-avxvnni`,
-    /// `x86-avx512vnni`.
+    /// `x86-avx512vnni`, `aarch64-neon`, `aarch64-dotprod`.
     pub fn named(name: &str) -> Option<&'static Kernels> {
         Kernels::available().into_iter().find(|table| table.name == name)
     }

@@ -4,7 +4,7 @@
 //! a CPU has. A table compiles them for its features with [`tile_entries!`].
 //!
 //! Invariant: same bits as `matmul`, on every implementation of [`Wide`].
-//! Not here: instructions (`x86`), quantizing activations.
+//! Not here: instructions (`x86`, `aarch64`), quantizing activations.
 
 pub(super) mod records;
 pub(super) mod small_loop;
@@ -21,7 +21,7 @@ use crate::block::BlockType;
 use records::{Halves, Quads};
 use small_loop::SmallInput;
 use small_records::SmallRecord;
-use super_loop::SuperInput;
+use super_loop::InputOf;
 use super_records::SuperRecord;
 pub(super) use walk::Kept;
 
@@ -30,7 +30,8 @@ pub(super) type Sums = [f32; TILE];
 
 /// Sixteen lanes, one for each output row of a tile. A value of the type proves that the CPU has what it uses.
 ///
-/// Activations are four numbers of one row, the same for all lanes, in -127..=127.
+/// Activations are four numbers of one row, the same for all lanes, in -127..=127: entry `at` of a list whose length is
+/// a multiple of 4, so that a CPU may load four neighbours together.
 pub(super) trait Wide: Copy {
     /// Four bytes a lane.
     type Bytes: Copy;
@@ -59,9 +60,9 @@ pub(super) trait Wide: Copy {
     fn splat_byte(self, value: u8) -> Self::Bytes;
     fn and(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// Shifts shorts left by `N`.
+    /// Shifts bytes left by `N`, with or without what crosses into the next: callers mask it.
     fn left<const N: i32>(self, a: Self::Bytes) -> Self::Bytes;
-    /// Shifts shorts right by `N`, filling with zeros.
+    /// Shifts bytes right by `N`, as [`Wide::left`].
     fn right<const N: i32>(self, a: Self::Bytes) -> Self::Bytes;
     /// The entries of `table` at indices below 16.
     fn look_up(self, table: &[i8; 16], indices: Self::Bytes) -> Self::Bytes;
@@ -69,10 +70,10 @@ pub(super) trait Wide: Copy {
     fn lifted(self, signed: Self::Bytes) -> Self::Bytes;
 
     fn no_part(self) -> Self::Part;
-    /// Adds the products of unsigned weights and four activations.
-    fn add_unsigned(self, part: Self::Part, weights: Self::Bytes, acts: [i8; 4]) -> Self::Part;
-    /// Adds the products of lifted weights and four activations.
-    fn add_signed(self, part: Self::Part, lifted: Self::Bytes, acts: [i8; 4]) -> Self::Part;
+    /// Adds the products of unsigned weights, of less than 128, and activations `at`.
+    fn add_unsigned(self, part: Self::Part, weights: Self::Bytes, acts: &[[i8; 4]], at: usize) -> Self::Part;
+    /// Adds the products of lifted weights and activations `at`.
+    fn add_signed(self, part: Self::Part, lifted: Self::Bytes, acts: &[[i8; 4]], at: usize) -> Self::Part;
     /// `part`, where registers are few hidden from the optimizer, which would otherwise regroup long sums so that every
     /// weight of a sub-block is live at once, and spill most of them.
     fn in_order(self, part: Self::Part) -> Self::Part;
@@ -123,15 +124,19 @@ pub(super) trait Entries: Wide {
     /// [`super_loop::add`].
     fn super_<T: SuperRecord, const ROWS: usize, const SOURCE: u8>(
         self,
-        input: SuperInput<'_, T, Self>,
+        input: InputOf<'_, T, Self>,
         kept: &mut Kept,
         sums: &mut [Sums],
     );
 }
 
-/// Implements [`Entries`] for a type whose `here()` is callable where these features are enabled.
+/// Implements [`Entries`] for a type whose `here()` is callable where these features are enabled. Where 3 rows and more
+/// are too many for the registers, further types name parts of the lanes, to be worked on one after another.
 macro_rules! tile_entries {
     ($wide:ty, $features:literal) => {
+        $crate::kernels::tiles::tile_entries!($wide, $features, $wide);
+    };
+    ($wide:ty, $features:literal, $($part:ty),+) => {
         impl $crate::kernels::tiles::Entries for $wide {
             #[inline(always)]
             fn small<T: $crate::kernels::tiles::small_records::SmallRecord, const ROWS: usize, const SOURCE: u8>(
@@ -147,12 +152,12 @@ macro_rules! tile_entries {
                     kept: &mut $crate::kernels::tiles::Kept,
                     sums: &mut [$crate::kernels::tiles::Sums],
                 ) {
-                    $crate::kernels::tiles::small_loop::add::<$wide, T, ROWS, SOURCE>(
-                        <$wide>::here(),
-                        input,
-                        kept,
-                        sums,
-                    );
+                    use $crate::kernels::tiles::small_loop::add;
+                    if ROWS <= 2 {
+                        add::<$wide, T, ROWS, SOURCE>(<$wide>::here(), &input, kept, sums);
+                    } else {
+                        $(add::<$part, T, ROWS, SOURCE>(<$part>::here(), &input, kept, sums);)+
+                    }
                 }
                 // SAFETY: `self` proves that the CPU has the features.
                 unsafe { entry::<T, ROWS, SOURCE>(input, kept, sums) }
@@ -161,23 +166,23 @@ macro_rules! tile_entries {
             #[inline(always)]
             fn super_<T: $crate::kernels::tiles::super_records::SuperRecord, const ROWS: usize, const SOURCE: u8>(
                 self,
-                input: $crate::kernels::tiles::super_loop::SuperInput<'_, T, $wide>,
+                input: $crate::kernels::tiles::super_loop::InputOf<'_, T, $wide>,
                 kept: &mut $crate::kernels::tiles::Kept,
                 sums: &mut [$crate::kernels::tiles::Sums],
             ) {
                 #[inline(never)]
                 #[target_feature(enable = $features)]
                 fn entry<T: $crate::kernels::tiles::super_records::SuperRecord, const ROWS: usize, const SOURCE: u8>(
-                    input: $crate::kernels::tiles::super_loop::SuperInput<'_, T, $wide>,
+                    input: $crate::kernels::tiles::super_loop::InputOf<'_, T, $wide>,
                     kept: &mut $crate::kernels::tiles::Kept,
                     sums: &mut [$crate::kernels::tiles::Sums],
                 ) {
-                    $crate::kernels::tiles::super_loop::add::<$wide, T, ROWS, SOURCE>(
-                        <$wide>::here(),
-                        input,
-                        kept,
-                        sums,
-                    );
+                    use $crate::kernels::tiles::super_loop::add;
+                    if ROWS <= 2 {
+                        add::<$wide, T, ROWS, SOURCE>(<$wide>::here(), &input, kept, sums);
+                    } else {
+                        $(add::<$part, T, ROWS, SOURCE>(<$part>::here(), &input, kept, sums);)+
+                    }
                 }
                 // SAFETY: `self` proves that the CPU has the features.
                 unsafe { entry::<T, ROWS, SOURCE>(input, kept, sums) }
@@ -247,14 +252,20 @@ pub(super) const fn tile_rows<C: Wide>() -> usize {
 #[inline(always)]
 pub(super) fn probe_multiply<C: Wide>(cpu: C, rounds: usize) -> usize {
     // As many sums as hide the latency of one, with registers to spare.
-    let sums = if C::SHORT { 4 } else if C::MANY { 12 } else { 5 };
+    let sums = if C::SHORT {
+        4
+    } else if C::MANY {
+        12
+    } else {
+        5
+    };
     let mut parts = [cpu.no_part(); 12];
     let weights = cpu.splat_byte(3);
     for round in 0..rounds {
         // Different each time, so that no product is taken from an earlier round.
-        let acts = [round as i8; 4];
+        let acts = [[round as i8; 4]; 4];
         for part in &mut parts[..sums] {
-            *part = cpu.in_order(cpu.add_unsigned(*part, weights, acts));
+            *part = cpu.in_order(cpu.add_unsigned(*part, weights, &acts, 0));
         }
     }
     std::hint::black_box(parts);

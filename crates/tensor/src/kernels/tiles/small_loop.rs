@@ -54,11 +54,11 @@ pub(in crate::kernels) struct SmallInput<'a, T> {
 #[inline(always)]
 pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const SOURCE: u8>(
     cpu: C,
-    input: SmallInput<'_, T>,
+    input: &SmallInput<'_, T>,
     kept: &mut Kept,
     sums: &mut [Sums],
 ) {
-    let SmallInput { records, x, block, first, ahead } = input;
+    let SmallInput { records, x, block, first, ahead } = *input;
     let sums = sums.first_chunk_mut::<ROWS>().expect("one sum a row");
     let mut totals = [cpu.splat(0.0); ROWS];
     for r in 0..ROWS {
@@ -72,7 +72,7 @@ pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const 
         let scales = &of_tile::<_, ROWS>(&x.tiles.scales, x, block, first, 1)[0];
         let act_totals = &of_tile::<_, ROWS>(&x.tiles.totals, x, block, first, 1)[0];
         let scaled_totals = &of_tile::<_, ROWS>(&x.tiles.scaled_totals, x, block, first, 1)[0];
-        let quants = of_tile::<_, ROWS>(&x.tiles.quants, x, block, first, 8);
+        let quants = of_tile::<_, ROWS>(&x.tiles.quants, x, block, first, 8).as_flattened();
 
         let mut words = [cpu.splat_word(0); ROWS];
         if offset != 0 {
@@ -89,9 +89,9 @@ pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const 
                 });
                 for r in 0..ROWS {
                     let part = if T::SIGNED {
-                        cpu.add_signed(parts[r], weights, quants[group][r])
+                        cpu.add_signed(parts[r], weights, quants, group * ROWS + r)
                     } else {
-                        cpu.add_unsigned(parts[r], weights, quants[group][r])
+                        cpu.add_unsigned(parts[r], weights, quants, group * ROWS + r)
                     };
                     parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
                 }

@@ -11,7 +11,7 @@
 //! Invariant: no short or word overflows: see `DEPTH` in `super_records`; words stay below 2^28.
 //! Not here: the order of the walk (`tiles`).
 
-use super::super_records::{Expanded, SuperRecord};
+use super::super_records::{Expanded, ExpandedOf, SuperRecord};
 use super::walk::{Ahead, Kept, of_tile, walk};
 use super::{Entries, Sums, Wide, by_rows, next_sums, source_for};
 use crate::kernels::activations::Activations;
@@ -27,7 +27,7 @@ pub(super) fn matmul<C: Entries, T: SuperRecord>(
     y: &mut ColumnBlock<'_>,
 ) {
     let mut kept = Kept::zero();
-    let mut expanded = Expanded::zero(cpu);
+    let mut expanded = ExpandedOf::<C>::zero(cpu);
     walk::<C, T>(weight, x, y, 1, |records, block, row_tiles, sums| {
         let record = &records[0];
         record.expand(cpu, &mut expanded);
@@ -43,24 +43,27 @@ pub(super) fn matmul<C: Entries, T: SuperRecord>(
 }
 
 /// One block of one tile of rows.
-pub(in crate::kernels) struct SuperInput<'a, T, C: Wide> {
+pub(in crate::kernels) struct SuperInput<'a, T, S, P> {
     record: &'a T,
-    expanded: &'a Expanded<C>,
+    expanded: &'a Expanded<S, P>,
     x: &'a Activations,
     block: usize,
     first: usize,
     ahead: Ahead,
 }
 
+/// The input `C` takes, and parts of its lanes too.
+pub(in crate::kernels) type InputOf<'a, T, C> = SuperInput<'a, T, <C as Wide>::Scales, <C as Wide>::Pairs>;
+
 /// Adds the products of a record with `ROWS` rows.
 #[inline(always)]
 pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const SOURCE: u8>(
     cpu: C,
-    input: SuperInput<'_, T, C>,
+    input: &InputOf<'_, T, C>,
     kept: &mut Kept,
     sums: &mut [Sums],
 ) {
-    let SuperInput { record, expanded, x, block, first, ahead } = input;
+    let SuperInput { record, expanded, x, block, first, ahead } = *input;
     let quants = of_tile::<_, ROWS>(&x.tiles.quants, x, block, first, 64);
     let scales: &[f32; ROWS] = &of_tile::<_, ROWS>(&x.tiles.scales, x, block, first, 1)[0];
     let sums = sums.first_chunk_mut::<ROWS>().expect("one sum a row");
@@ -75,6 +78,7 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
     }
     let depth = if C::SHORT { T::DEPTH } else { T::GROUPS };
     for sub in 0..64 / T::GROUPS {
+        let quants = quants[sub * T::GROUPS..][..T::GROUPS].as_flattened();
         if (sub * T::GROUPS).is_multiple_of(8) {
             ahead.fetch(cpu, sub * T::GROUPS / 8, size_of::<T>() / 8);
         }
@@ -84,7 +88,7 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
                 let at = sub * T::GROUPS + group;
                 let weights = kept.weights::<C, SOURCE>(cpu, at, || record.weights(cpu, sub, group));
                 for r in 0..ROWS {
-                    let part = cpu.add_unsigned(parts[r], weights, quants[at][r]);
+                    let part = cpu.add_unsigned(parts[r], weights, quants, group * ROWS + r);
                     parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
                 }
             }

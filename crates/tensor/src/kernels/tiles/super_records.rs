@@ -25,7 +25,7 @@ pub(in crate::kernels) trait SuperRecord: Record {
     fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes;
 
     /// Widens the scales, once for all activation rows.
-    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>);
+    fn expand<C: Wide>(&self, cpu: C, out: &mut ExpandedOf<C>);
 
     /// The scale of the scales.
     fn scale(&self) -> &Halves;
@@ -35,16 +35,19 @@ pub(in crate::kernels) trait SuperRecord: Record {
 }
 
 /// The scales of a record, ready for arithmetic.
-pub(in crate::kernels) struct Expanded<C: Wide> {
+pub(in crate::kernels) struct Expanded<S, P> {
     /// Of each sub-block.
-    pub(super) scales: [C::Scales; 16],
+    pub(super) scales: [S; 16],
     /// Of each pair of sub-blocks: minimums (or scales) of both.
-    pub(super) pairs: [C::Pairs; 8],
+    pub(super) pairs: [P; 8],
 }
 
-impl<C: Wide> Expanded<C> {
+/// What `C` makes of the scales of a record.
+pub(super) type ExpandedOf<C> = Expanded<<C as Wide>::Scales, <C as Wide>::Pairs>;
+
+impl<S: Copy, P: Copy> Expanded<S, P> {
     #[inline(always)]
-    pub(super) fn zero(cpu: C) -> Expanded<C> {
+    pub(super) fn zero<C: Wide<Scales = S, Pairs = P>>(cpu: C) -> Expanded<S, P> {
         Expanded { scales: [cpu.scales(&[0; 16]); 16], pairs: [cpu.pairs_unsigned(&[0; 32]); 8] }
     }
 }
@@ -80,7 +83,7 @@ impl SixBits {
     }
 
     #[inline(always)]
-    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
+    fn expand<C: Wide>(&self, cpu: C, out: &mut ExpandedOf<C>) {
         let mut values = [[0u8; 32]; 8];
         for part in 0..8 {
             // Plain code on whole arrays: every table's compiler makes vectors of it.
@@ -177,7 +180,7 @@ impl SuperRecord for Q4K {
     }
 
     #[inline(always)]
-    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
+    fn expand<C: Wide>(&self, cpu: C, out: &mut ExpandedOf<C>) {
         self.header.expand(cpu, out);
     }
 
@@ -234,7 +237,7 @@ impl SuperRecord for Q5K {
     }
 
     #[inline(always)]
-    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
+    fn expand<C: Wide>(&self, cpu: C, out: &mut ExpandedOf<C>) {
         self.header.expand(cpu, out);
     }
 
@@ -310,7 +313,7 @@ impl SuperRecord for Q6K {
     }
 
     #[inline(always)]
-    fn expand<C: Wide>(&self, cpu: C, out: &mut Expanded<C>) {
+    fn expand<C: Wide>(&self, cpu: C, out: &mut ExpandedOf<C>) {
         for pair in 0..8 {
             out.pairs[pair] = cpu.pairs_signed(&self.scales[pair]);
             [out.scales[2 * pair], out.scales[2 * pair + 1]] = cpu.split(out.pairs[pair]);

@@ -9,8 +9,8 @@
 
 use super::records::{Quads, Record, records};
 use super::{Sums, Wide, tile_rows};
-use crate::kernels::activations::Activations;
 use crate::kernels::act_parts::RowTile;
+use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::{Matrix, TILE};
 

@@ -286,15 +286,15 @@ impl<P: Products> Wide for Ymm<P> {
     }
 
     #[inline(always)]
-    fn add_unsigned(self, part: Ints, weights: Ints, acts: [i8; 4]) -> Ints {
-        let acts = self.splat_word(i32::from_ne_bytes(acts.map(|act| act as u8)))[0];
+    fn add_unsigned(self, part: Ints, weights: Ints, acts: &[[i8; 4]], at: usize) -> Ints {
+        let acts = self.splat_word(i32::from_ne_bytes(acts[at].map(|act| act as u8)))[0];
         let add = |i: usize| self.products.add_unsigned(part[i], weights[i], acts);
         [add(0), add(1)]
     }
 
     #[inline(always)]
-    fn add_signed(self, part: Ints, lifted: Ints, acts: [i8; 4]) -> Ints {
-        let acts = self.splat_word(i32::from_ne_bytes(acts.map(|act| act as u8)))[0];
+    fn add_signed(self, part: Ints, lifted: Ints, acts: &[[i8; 4]], at: usize) -> Ints {
+        let acts = self.splat_word(i32::from_ne_bytes(acts[at].map(|act| act as u8)))[0];
         let add = |i: usize| self.products.add_signed(part[i], lifted[i], acts);
         [add(0), add(1)]
     }

@@ -104,15 +104,15 @@ impl Wide for Zmm {
     }
 
     #[inline(always)]
-    fn add_unsigned(self, part: __m512i, weights: __m512i, acts: [i8; 4]) -> __m512i {
-        let acts = self.splat_word(i32::from_ne_bytes(acts.map(|act| act as u8)));
+    fn add_unsigned(self, part: __m512i, weights: __m512i, acts: &[[i8; 4]], at: usize) -> __m512i {
+        let acts = self.splat_word(i32::from_ne_bytes(acts[at].map(|act| act as u8)));
         // SAFETY: `self` proves the feature.
         unsafe { _mm512_dpbusd_epi32(part, weights, acts) }
     }
 
     #[inline(always)]
-    fn add_signed(self, part: __m512i, lifted: __m512i, acts: [i8; 4]) -> __m512i {
-        self.add_unsigned(part, lifted, acts)
+    fn add_signed(self, part: __m512i, lifted: __m512i, acts: &[[i8; 4]], at: usize) -> __m512i {
+        self.add_unsigned(part, lifted, acts, at)
     }
 
     #[inline(always)]

@@ -1,0 +1,149 @@
+//! The NEON table, for every 64-bit Arm CPU: the shared loops compiled for this feature.
+//!
+//! Invariant: same bits as the portable table.
+//! Not here: the loops.
+
+use super::products::Multiplies;
+use super::registers::Registers;
+use super::vector::Neon;
+use crate::block::BlockType;
+use crate::float16::f32_to_f16;
+use crate::kernels::attention::{self, Attend, AttendScratch, KvRows};
+use crate::kernels::matrix::{Layout, Matrix};
+use crate::kernels::tiles;
+use crate::kernels::{ActPart, Activations, ColumnBlock, Kernels, RopeStyle, matmul, probe, rows};
+
+pub(super) static TABLE: Kernels = Kernels {
+    name: "aarch64-neon",
+    tile_rows: tiles::tile_rows::<Registers<Multiplies, 0, 4>>(),
+    layout,
+    pack_tiles,
+    quantize_row,
+    matmul,
+    rms_norm,
+    rms_norm_in_place,
+    silu_mul,
+    gelu_tanh_mul,
+    add,
+    add_to,
+    scale,
+    softcap,
+    argmax,
+    all_finite,
+    rope,
+    to_halves,
+    attend,
+    probe_read,
+    probe_multiply,
+};
+
+fn layout(block_type: BlockType) -> Layout {
+    if tiles::tiled(block_type) { Layout::Tiles } else { Layout::Rows }
+}
+
+#[target_feature(enable = "neon")]
+fn pack_tiles(block_type: BlockType, k: usize, source: &[u8], target: &mut [u8]) {
+    tiles::pack(block_type, k, source, target);
+}
+
+#[target_feature(enable = "neon")]
+fn quantize_row(part: &mut ActPart<'_>, row: usize, x: &[f32]) {
+    part.put(Neon::here(), row, x);
+}
+
+#[target_feature(enable = "neon")]
+pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
+    match weight.layout {
+        Layout::Rows => matmul::matmul(Neon::here(), weight, x, y, false),
+        Layout::Tiles => tiles::matmul(Registers::<Multiplies, 0, 4>::here(), weight, x, y),
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    rows::rms_norm(x, weight, eps, out);
+}
+
+#[target_feature(enable = "neon")]
+fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
+    rows::rms_norm_in_place(x, weight, eps);
+}
+
+#[target_feature(enable = "neon")]
+fn silu_mul(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    rows::silu_mul(gate, up, out);
+}
+
+#[target_feature(enable = "neon")]
+fn gelu_tanh_mul(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    rows::gelu_tanh_mul(gate, up, out);
+}
+
+#[target_feature(enable = "neon")]
+fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
+    rows::add(a, b, out);
+}
+
+#[target_feature(enable = "neon")]
+fn add_to(x: &mut [f32], b: &[f32]) {
+    rows::add_to(x, b);
+}
+
+#[target_feature(enable = "neon")]
+fn scale(x: &mut [f32], factor: f32) {
+    rows::scale(x, factor);
+}
+
+#[target_feature(enable = "neon")]
+fn softcap(x: &mut [f32], cap: f32) {
+    rows::softcap(x, cap);
+}
+
+#[target_feature(enable = "neon")]
+fn argmax(x: &[f32]) -> usize {
+    rows::argmax(x)
+}
+
+#[target_feature(enable = "neon")]
+fn all_finite(x: &[f32]) -> bool {
+    rows::all_finite(x)
+}
+
+#[target_feature(enable = "neon")]
+fn rope(x: &mut [f32], head_dim: usize, rot_dim: usize, cos_sin: &[f32], style: RopeStyle) {
+    rows::rope(x, head_dim, rot_dim, cos_sin, style);
+}
+
+#[target_feature(enable = "neon")]
+fn to_halves(x: &[f32], out: &mut [u16]) {
+    let neon = Neon::here();
+    let (floats, tail) = x.as_chunks::<8>();
+    let (halves, half_tail) = out.as_chunks_mut::<8>();
+    for (floats, halves) in floats.iter().zip(halves) {
+        *halves = neon.narrow(floats);
+    }
+    for (half, &float) in half_tail.iter_mut().zip(tail) {
+        *half = f32_to_f16(float);
+    }
+}
+
+#[target_feature(enable = "neon")]
+fn attend(
+    q: &[f32],
+    rows: &[Attend<'_>],
+    kv: &KvRows<'_>,
+    scratch: &mut AttendScratch,
+    out: &mut ColumnBlock<'_>,
+) {
+    attention::attend(Neon::here(), q, rows, kv, scratch, out);
+}
+
+#[target_feature(enable = "neon")]
+fn probe_read(bytes: &[u8]) -> u64 {
+    probe::read(bytes)
+}
+
+#[target_feature(enable = "neon")]
+fn probe_multiply(rounds: usize) -> usize {
+    tiles::probe_multiply(Registers::<Multiplies, 0, 4>::here(), rounds)
+}

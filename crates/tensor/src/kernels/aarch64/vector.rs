@@ -1,0 +1,165 @@
+//! Eight floats at a time in two NEON registers, as safe functions.
+//!
+//! Whoever holds a [`Neon`] knows the CPU has NEON, so the shared loops need no unsafe code. Every function here is a few
+//! instructions, and must be inlined into a function compiled for the feature. Rust has no stable type for halves in
+//! registers, so the two conversions from and to them are written in assembly.
+//!
+//! Invariant: a `Neon` is made only inside functions that are reached after detection.
+//! Not here: anything that loops.
+
+use std::arch::aarch64::*;
+use std::arch::asm;
+
+use crate::kernels::lanes::Lanes;
+
+/// Eight floats: lanes 0 to 3, then 4 to 7.
+type Float = [float32x4_t; 2];
+
+/// Proof that this CPU has NEON.
+#[derive(Clone, Copy)]
+pub(super) struct Neon(());
+
+impl Neon {
+    /// The proof, for code that was itself compiled for this feature.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    pub(super) fn here() -> Neon {
+        Neon(())
+    }
+
+    /// Four halves as floats, exactly.
+    #[inline(always)]
+    pub(super) fn widen_four(self, halves: &[u16; 4]) -> float32x4_t {
+        // SAFETY: 4 readable halves, unaligned load; `self` proves the feature.
+        unsafe { widen_four(vld1_u16(halves.as_ptr())) }
+    }
+
+    /// Eight floats as halves: nearest, ties to even.
+    #[inline(always)]
+    pub(super) fn narrow(self, floats: &[f32; 8]) -> [u16; 8] {
+        let mut halves = [0; 8];
+        let [low, high] = self.load(floats);
+        // SAFETY: 8 writable halves, unaligned store; `self` proves the feature.
+        unsafe { vst1q_u16(halves.as_mut_ptr(), vcombine_u16(narrow_four(low), narrow_four(high))) }
+        halves
+    }
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn widen_four(halves: uint16x4_t) -> float32x4_t {
+    let floats;
+    // SAFETY: one instruction on registers; it is part of NEON.
+    unsafe {
+        asm!(
+            "fcvtl {0:v}.4s, {1:v}.4h",
+            lateout(vreg) floats,
+            in(vreg) halves,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    floats
+}
+
+/// Rounds as the mode says, which is to nearest, ties to even, as Rust requires it to be.
+#[inline]
+#[target_feature(enable = "neon")]
+fn narrow_four(floats: float32x4_t) -> uint16x4_t {
+    let halves;
+    // SAFETY: one instruction on registers; it is part of NEON.
+    unsafe {
+        asm!(
+            "fcvtn {0:v}.4h, {1:v}.4s",
+            lateout(vreg) halves,
+            in(vreg) floats,
+            options(pure, nomem, nostack, preserves_flags)
+        );
+    }
+    halves
+}
+
+impl Lanes for Neon {
+    type Eight = Float;
+
+    #[inline(always)]
+    fn load(self, floats: &[f32; 8]) -> Float {
+        // SAFETY: twice 4 readable floats, unaligned loads; `self` proves the feature.
+        unsafe { [vld1q_f32(floats.as_ptr()), vld1q_f32(floats[4..].as_ptr())] }
+    }
+
+    #[inline(always)]
+    fn store(self, floats: &mut [f32; 8], [low, high]: Float) {
+        // SAFETY: twice 4 writable floats, unaligned stores; `self` proves the feature.
+        unsafe {
+            vst1q_f32(floats.as_mut_ptr(), low);
+            vst1q_f32(floats[4..].as_mut_ptr(), high);
+        }
+    }
+
+    #[inline(always)]
+    fn splat(self, value: f32) -> Float {
+        // SAFETY: `self` proves the feature.
+        unsafe { [vdupq_n_f32(value); 2] }
+    }
+
+    #[inline(always)]
+    fn fma(self, a: Float, b: Float, c: Float) -> Float {
+        // SAFETY: `self` proves the feature.
+        unsafe { [vfmaq_f32(c[0], a[0], b[0]), vfmaq_f32(c[1], a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn add(self, a: Float, b: Float) -> Float {
+        // SAFETY: `self` proves the feature.
+        unsafe { [vaddq_f32(a[0], b[0]), vaddq_f32(a[1], b[1])] }
+    }
+
+    #[inline(always)]
+    fn sums(self, eights: [Float; 8]) -> [f32; 8] {
+        let mut sums = [0.0; 8];
+        // SAFETY: `self` proves the feature; the stores are to twice 4 floats, unaligned.
+        unsafe {
+            // Each instruction adds neighbours: within an eight, then pairs of pairs, then its two halves.
+            let [a, b, c, d, e, f, g, h] = eights;
+            let ab = vpaddq_f32(vpaddq_f32(a[0], a[1]), vpaddq_f32(b[0], b[1]));
+            let cd = vpaddq_f32(vpaddq_f32(c[0], c[1]), vpaddq_f32(d[0], d[1]));
+            let ef = vpaddq_f32(vpaddq_f32(e[0], e[1]), vpaddq_f32(f[0], f[1]));
+            let gh = vpaddq_f32(vpaddq_f32(g[0], g[1]), vpaddq_f32(h[0], h[1]));
+            vst1q_f32(sums.as_mut_ptr(), vpaddq_f32(ab, cd));
+            vst1q_f32(sums[4..].as_mut_ptr(), vpaddq_f32(ef, gh));
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn widen(self, halves: &[u16; 8]) -> Float {
+        let [low, high] = *halves.as_chunks::<4>().0 else { unreachable!("twice 4 are 8") };
+        [self.widen_four(&low), self.widen_four(&high)]
+    }
+
+    #[inline(always)]
+    fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32] {
+        let mut bytes = [0; 32];
+        // SAFETY: `self` proves the feature; the stores are to twice 16 bytes, unaligned.
+        unsafe {
+            let mut shorts = [vdupq_n_s16(0); 4];
+            for i in 0..4 {
+                let [low, high] = self.load(&x[i]);
+                // Rounds to nearest, ties to even, whatever the mode.
+                let low = vcvtnq_s32_f32(vmulq_n_f32(low, factor));
+                let high = vcvtnq_s32_f32(vmulq_n_f32(high, factor));
+                shorts[i] = vcombine_s16(vmovn_s32(low), vmovn_s32(high));
+            }
+            let [a, b, c, d] = shorts;
+            vst1q_s8(bytes.as_mut_ptr(), vcombine_s8(vmovn_s16(a), vmovn_s16(b)));
+            vst1q_s8(bytes[16..].as_mut_ptr(), vcombine_s8(vmovn_s16(c), vmovn_s16(d)));
+        }
+        bytes
+    }
+
+    #[inline(always)]
+    fn sums_of_16(self, quants: &[i8; 32]) -> [i16; 2] {
+        // SAFETY: twice 16 readable bytes, unaligned loads; `self` proves the feature.
+        unsafe { [vaddlvq_s8(vld1q_s8(quants.as_ptr())), vaddlvq_s8(vld1q_s8(quants[16..].as_ptr()))] }
+    }
+}
