@@ -1,4 +1,4 @@
-//! The repository's own commands: `cargo xtask tidy | corpus | counts | fuzz | full`.
+//! The repository's own commands: `cargo xtask tidy | corpus | counts | aarch64 | fuzz | full`.
 //!
 //! What a compiler or clippy cannot check (which crate may use which, module headers, the malformed-file corpus,
 //! instruction counts) is checked here, in Rust, so that it runs wherever the project builds.
@@ -8,6 +8,7 @@
 
 #![allow(clippy::print_stdout, reason = "a command line tool reports on stdout")]
 
+mod aarch64;
 mod corpus;
 mod counts;
 mod full;
@@ -27,6 +28,7 @@ usage: cargo xtask COMMAND
   tidy                    dependency table, module headers, file length, unsafe list, words, prompt hashes, invariants
   corpus [--binary FILE]  malformed model files through the built `pilotfish` binary (default: the release build)
   counts [--write]        instructions of the main kernels against bench/counts (to 2 %), or record them anew
+  aarch64                 lints and tests of the kernels for 64-bit Arm, under emulation
   fuzz --seconds N        the model crate's mutation fuzzer for N seconds
   full                    the heavy matrices: hours, not for every change";
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["corpus", "--binary", binary] => corpus::run(&root, Some(PathBuf::from(binary))),
         ["counts"] => counts::run(&root, false),
         ["counts", "--write"] => counts::run(&root, true),
+        ["aarch64"] => aarch64::run(&root),
         ["fuzz", "--seconds", seconds] => match seconds.parse() {
             Ok(seconds) => fuzz::run(&root, seconds),
             Err(_) => return usage(&format!("--seconds wants a whole number, not {seconds:?}")),

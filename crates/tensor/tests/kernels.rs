@@ -74,6 +74,16 @@ fn every_table_this_cpu_can_run_is_tested() {
     ] {
         assert_eq!(Kernels::named(name).is_some(), can, "{name}");
     }
+    #[cfg(target_arch = "aarch64")]
+    for (name, can) in [
+        ("aarch64-neon", std::arch::is_aarch64_feature_detected!("neon")),
+        ("aarch64-dotprod", std::arch::is_aarch64_feature_detected!("dotprod")),
+    ] {
+        assert_eq!(Kernels::named(name).is_some(), can, "{name}");
+    }
+    // Compared by `cargo xtask aarch64` with what the CPU should have.
+    let names: Vec<&str> = Kernels::available().iter().map(|table| table.name()).collect();
+    println!("tables under test: {}", names.join(" "));
     assert_eq!(Kernels::available().last().unwrap().name(), "portable");
     assert!(Kernels::available().iter().all(|table| table.numerics_id() == "cpu-2"));
     assert!(Kernels::named("broken").is_none());

@@ -16,6 +16,8 @@ mod activations;
 mod arena;
 mod attention;
 mod columns;
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod float_mode;
 mod lanes;
 mod matmul;
 mod matrix;

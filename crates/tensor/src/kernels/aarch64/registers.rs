@@ -1,8 +1,8 @@
 //! Sixteen lanes in four 128-bit registers, or some of these registers.
 //!
 //! The sums of four rows of activations, in words and again as parts, fill all 32 registers, and nothing is left for
-//! weights. So three and four rows are multiplied with one half of the lanes and then with the other: the loops run
-//! twice, on `Registers<_, 0, 2>` and `Registers<_, 2, 2>`. One and two rows take all lanes at once.
+//! weights. So several rows are multiplied with one half of the lanes and then with the other: the loops run twice, on
+//! `Registers<_, 0, 2>` and `Registers<_, 2, 2>`. One row takes all lanes at once.
 //!
 //! Invariant: a value is made only in code compiled for its features; scales and pairs are those of all sixteen lanes,
 //! so that they are widened once for both halves.
@@ -18,9 +18,9 @@ use crate::kernels::tiles::records::{Halves, Quads};
 use crate::kernels::tiles::{Sums, Wide};
 
 /// Four bytes a lane.
-type Bytes<const COUNT: usize> = [uint8x16_t; COUNT];
+pub(super) type Bytes<const COUNT: usize> = [uint8x16_t; COUNT];
 /// A word a lane.
-type Words<const COUNT: usize> = [int32x4_t; COUNT];
+pub(super) type Words<const COUNT: usize> = [int32x4_t; COUNT];
 /// A float a lane.
 type Floats<const COUNT: usize> = [float32x4_t; COUNT];
 /// Two shorts a lane, of all lanes: in each register the firsts of its four lanes, then the seconds.
@@ -35,47 +35,11 @@ pub(super) struct Registers<P, const FIRST: usize, const COUNT: usize> {
 
 /// Part `index` of the four equal parts of something.
 #[inline(always)]
-fn quarter<T, const N: usize>(all: &[T], index: usize) -> &[T; N] {
+pub(super) fn quarter<T, const N: usize>(all: &[T], index: usize) -> &[T; N] {
     &all.as_chunks::<N>().0[index]
 }
 
 impl<P: Products, const FIRST: usize, const COUNT: usize> Registers<P, FIRST, COUNT> {
-    /// Adds the products of signed weights with quad `at` of the activations.
-    #[inline(always)]
-    fn add_products(
-        self,
-        part: Words<COUNT>,
-        weights: Bytes<COUNT>,
-        acts: &[[i8; 4]],
-        at: usize,
-    ) -> Words<COUNT> {
-        // Read by fours, although one is wanted: the others come in the same register and are wanted next.
-        let acts = quarter::<_, 4>(acts, at / 4).as_flattened();
-        // SAFETY: 16 readable bytes, unaligned load; `self` proves the feature.
-        let acts = unsafe { vld1q_s8(acts.as_ptr()) };
-        match at % 4 {
-            0 => self.add_lane::<0>(part, weights, acts),
-            1 => self.add_lane::<1>(part, weights, acts),
-            2 => self.add_lane::<2>(part, weights, acts),
-            _ => self.add_lane::<3>(part, weights, acts),
-        }
-    }
-
-    #[inline(always)]
-    fn add_lane<const LANE: i32>(
-        self,
-        mut part: Words<COUNT>,
-        weights: Bytes<COUNT>,
-        acts: int8x16_t,
-    ) -> Words<COUNT> {
-        for i in 0..COUNT {
-            // SAFETY: `self` proves the feature.
-            let weights = unsafe { vreinterpretq_s8_u8(weights[i]) };
-            part[i] = self.products.add::<LANE>(part[i], weights, acts);
-        }
-        part
-    }
-
     /// The first and the second byte of each lane.
     #[inline(always)]
     fn firsts_and_seconds(self, bytes: &[u8; 32]) -> [uint8x16_t; 2] {
@@ -210,7 +174,7 @@ impl<P: Products, const FIRST: usize, const COUNT: usize> Wide for Registers<P, 
         acts: &[[i8; 4]],
         at: usize,
     ) -> Words<COUNT> {
-        self.add_products(part, weights, acts, at)
+        self.products.add(part, weights, acts, at)
     }
 
     #[inline(always)]
@@ -221,7 +185,7 @@ impl<P: Products, const FIRST: usize, const COUNT: usize> Wide for Registers<P, 
         acts: &[[i8; 4]],
         at: usize,
     ) -> Words<COUNT> {
-        self.add_products(part, lifted, acts, at)
+        self.products.add(part, lifted, acts, at)
     }
 
     #[inline(always)]

@@ -130,8 +130,8 @@ pub(super) trait Entries: Wide {
     );
 }
 
-/// Implements [`Entries`] for a type whose `here()` is callable where these features are enabled. Where 3 rows and more
-/// are too many for the registers, further types name parts of the lanes, to be worked on one after another.
+/// Implements [`Entries`] for a type whose `here()` is callable where these features are enabled. Where several
+/// rows are too many for the registers, further types name parts of the lanes, to be worked on one after another.
 macro_rules! tile_entries {
     ($wide:ty, $features:literal) => {
         $crate::kernels::tiles::tile_entries!($wide, $features, $wide);
@@ -153,7 +153,7 @@ macro_rules! tile_entries {
                     sums: &mut [$crate::kernels::tiles::Sums],
                 ) {
                     use $crate::kernels::tiles::small_loop::add;
-                    if ROWS <= 2 {
+                    if ROWS == 1 {
                         add::<$wide, T, ROWS, SOURCE>(<$wide>::here(), &input, kept, sums);
                     } else {
                         $(add::<$part, T, ROWS, SOURCE>(<$part>::here(), &input, kept, sums);)+
@@ -178,7 +178,7 @@ macro_rules! tile_entries {
                     sums: &mut [$crate::kernels::tiles::Sums],
                 ) {
                     use $crate::kernels::tiles::super_loop::add;
-                    if ROWS <= 2 {
+                    if ROWS == 1 {
                         add::<$wide, T, ROWS, SOURCE>(<$wide>::here(), &input, kept, sums);
                     } else {
                         $(add::<$part, T, ROWS, SOURCE>(<$part>::here(), &input, kept, sums);)+
@@ -319,6 +319,21 @@ macro_rules! by_rows {
     }};
 }
 use by_rows;
+
+/// Writes a block once for each of eight groups. Compilers do not always unroll such a loop, and what depends on the
+/// group (shifts, lanes) would then be chosen at run time, between the products.
+macro_rules! for_groups {
+    ($group:ident, $body:block) => {
+        for_groups!($group, $body, 0, 1, 2, 3, 4, 5, 6, 7);
+    };
+    ($group:ident, $body:block, $($n:literal),+) => {
+        $({
+            let $group = $n;
+            $body
+        })+
+    };
+}
+use for_groups;
 
 /// Where the weights of a record come from for tile `index` of `tiles`: with few tiles, unpacking again is cheaper
 /// than storing and loading.

@@ -12,7 +12,7 @@
 
 use super::small_records::SmallRecord;
 use super::walk::{Ahead, Kept, of_tile, source, walk};
-use super::{Entries, Sums, Wide, by_rows, next_sums, source_for};
+use super::{Entries, Sums, Wide, by_rows, for_groups, next_sums, source_for};
 use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::Matrix;
@@ -80,26 +80,27 @@ pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const 
                 words[r] = cpu.splat_word(-offset * act_totals[r]);
             }
         }
-        for start in (0..8).step_by(depth) {
-            let mut parts = [cpu.no_part(); ROWS];
-            for group in start..start + depth {
-                let weights = kept.weights::<C, SOURCE>(cpu, index * 8 + group, || {
-                    let weights = record.weights(cpu, group);
-                    if T::SIGNED { cpu.lifted(weights) } else { weights }
-                });
+        let mut parts = [cpu.no_part(); ROWS];
+        for_groups!(group, {
+            let weights = kept.weights::<C, SOURCE>(cpu, index * 8 + group, || {
+                let weights = record.weights(cpu, group);
+                if T::SIGNED { cpu.lifted(weights) } else { weights }
+            });
+            for r in 0..ROWS {
+                let part = if T::SIGNED {
+                    cpu.add_signed(parts[r], weights, quants, group * ROWS + r)
+                } else {
+                    cpu.add_unsigned(parts[r], weights, quants, group * ROWS + r)
+                };
+                parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
+            }
+            if (group + 1) % depth == 0 {
                 for r in 0..ROWS {
-                    let part = if T::SIGNED {
-                        cpu.add_signed(parts[r], weights, quants, group * ROWS + r)
-                    } else {
-                        cpu.add_unsigned(parts[r], weights, quants, group * ROWS + r)
-                    };
-                    parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
+                    words[r] = cpu.add_part(words[r], parts[r]);
+                    parts[r] = cpu.no_part();
                 }
             }
-            for r in 0..ROWS {
-                words[r] = cpu.add_part(words[r], parts[r]);
-            }
-        }
+        });
         let scale = cpu.widen(record.scale());
         for r in 0..ROWS {
             let step = cpu.mul(cpu.floats(words[r]), cpu.splat(scales[r]));

@@ -13,7 +13,7 @@
 
 use super::super_records::{Expanded, ExpandedOf, SuperRecord};
 use super::walk::{Ahead, Kept, of_tile, walk};
-use super::{Entries, Sums, Wide, by_rows, next_sums, source_for};
+use super::{Entries, Sums, Wide, by_rows, for_groups, next_sums, source_for};
 use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::Matrix;
@@ -82,20 +82,23 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
         if (sub * T::GROUPS).is_multiple_of(8) {
             ahead.fetch(cpu, sub * T::GROUPS / 8, size_of::<T>() / 8);
         }
-        for start in (0..T::GROUPS).step_by(depth) {
-            let mut parts = [cpu.no_part(); ROWS];
-            for group in start..start + depth {
+        let mut parts = [cpu.no_part(); ROWS];
+        for_groups!(group, {
+            if group < T::GROUPS {
                 let at = sub * T::GROUPS + group;
                 let weights = kept.weights::<C, SOURCE>(cpu, at, || record.weights(cpu, sub, group));
                 for r in 0..ROWS {
                     let part = cpu.add_unsigned(parts[r], weights, quants, group * ROWS + r);
                     parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
                 }
+                if (group + 1) % depth == 0 {
+                    for r in 0..ROWS {
+                        words[r] = cpu.add_scaled(words[r], parts[r], expanded.scales[sub]);
+                        parts[r] = cpu.no_part();
+                    }
+                }
             }
-            for r in 0..ROWS {
-                words[r] = cpu.add_scaled(words[r], parts[r], expanded.scales[sub]);
-            }
-        }
+        });
     }
 
     let scale = cpu.widen(record.scale());
