@@ -82,7 +82,7 @@ impl Case {
                     if scheme == ActScheme::Q8Block256 { BlockType::Q4K } else { BlockType::Q8_0 };
                 let (weight, x) = (weight(table, block_type), numbers(rows * row_len(scheme)));
                 let mut acts = Activations::new();
-                Box::new(move || table.quantize(&x, rows, weight.k(), weight.form(), &mut acts))
+                Box::new(move || table.quantize(&x, rows, weight.k(), weight.scheme(), &mut acts))
             }
             Case::Attend(rows) => attend(table, rows),
             Case::RmsNorm => {
@@ -127,7 +127,7 @@ fn weight(table: &Kernels, block_type: BlockType) -> Matrix {
 fn matmul(table: &'static Kernels, block_type: BlockType, rows: usize) -> Box<dyn FnMut()> {
     let weight = weight(table, block_type);
     let (k, mut acts) = (weight.k(), Activations::new());
-    table.quantize(&numbers(rows * k), rows, k, weight.form(), &mut acts);
+    table.quantize(&numbers(rows * k), rows, k, weight.scheme(), &mut acts);
     let mut y = vec![0.0; rows * N_OUT];
     Box::new(move || table.matmul(&weight, &acts, &mut Columns::new(&mut y, rows, N_OUT).whole()))
 }

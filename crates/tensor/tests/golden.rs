@@ -36,7 +36,7 @@ fn matmul_hash(table: &Kernels, block_type: BlockType) -> u64 {
     block_type.encode(&numbers(n_out * k, &mut rng), &mut bytes);
     let weight = table.pack(block_type, &bytes, n_out, k);
     let mut acts = Activations::new();
-    table.quantize(&numbers(rows * k, &mut rng), rows, k, weight.form(), &mut acts);
+    table.quantize(&numbers(rows * k, &mut rng), rows, k, weight.scheme(), &mut acts);
     let mut y = vec![0.0; rows * n_out];
     table.matmul(&weight, &acts, &mut Columns::new(&mut y, rows, n_out).whole());
     hash.add(&y);

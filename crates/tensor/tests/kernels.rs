@@ -47,7 +47,7 @@ fn random_rows(rows: usize, k: usize, rng: &mut Rng) -> Vec<f32> {
 
 fn matmul(table: &Kernels, weight: &Matrix, x: &[f32], rows: usize, parts: usize) -> Vec<f32> {
     let mut acts = Activations::new();
-    table.quantize(x, rows, weight.k(), weight.form(), &mut acts);
+    table.quantize(x, rows, weight.k(), weight.scheme(), &mut acts);
     let mut y = vec![f32::NAN; rows * weight.n_out()];
     for mut block in Columns::new(&mut y, rows, weight.n_out()).split(parts, weight.column_tile()) {
         table.matmul(weight, &acts, &mut block);
@@ -283,7 +283,7 @@ fn blocks_that_cut_a_tile_are_refused() {
     let table = Kernels::best();
     let weight = table.pack(BlockType::Q8_0, &[0; 64 * 34], 64, 32);
     let mut acts = Activations::new();
-    table.quantize(&[0.0; 32], 1, 32, weight.form(), &mut acts);
+    table.quantize(&[0.0; 32], 1, 32, weight.scheme(), &mut acts);
     let mut y = [0.0; 64];
     let mut block = Columns::new(&mut y, 1, 64).split(2, 8).remove(0);
     assert_eq!(block.columns(), 0..32);
@@ -306,7 +306,7 @@ fn a_buffer_of_activations_can_be_reused() {
         ] {
             let weight = table.pack(block_type, &random_weights(block_type, 5, k, &mut rng), 5, k);
             let x = random_rows(rows, k, &mut rng);
-            table.quantize(&x, rows, k, weight.form(), &mut acts);
+            table.quantize(&x, rows, k, weight.scheme(), &mut acts);
             let mut y = vec![f32::NAN; rows * 5];
             table.matmul(&weight, &acts, &mut Columns::new(&mut y, rows, 5).whole());
             assert_eq!(bits(&y), bits(&matmul(table, &weight, &x, rows, 1)));

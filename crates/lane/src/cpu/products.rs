@@ -4,17 +4,20 @@
 //! number (a bias, a gate) is done where its columns are made or read next, without a job of its own.
 //!
 //! Invariant: every number has one writer, and no sum crosses a thread.
-//! Not here: the loops (`kernels`), keeping forms (`quantized`).
+//! Not here: the loops (`kernels`), keeping what is quantized (`quantized`).
 
 use std::cell::RefCell;
 
 use pilotfish_model::graph::{Activation, ValueId, WeightId};
-use pilotfish_tensor::kernels::{ActForm, Columns};
+use pilotfish_tensor::kernels::{ActScheme, Columns};
 
 use super::quantized::{Source, fill};
 use super::run::Pass;
 use super::threads::Threads;
 use super::workspace::Workspace;
+
+/// Pieces of a product for each thread: a thread that is late, or shares a core, takes fewer, and nobody waits long.
+const PARTS_PER_THREAD: usize = 3;
 
 thread_local! {
     /// One row of a gated MLP's product, or a piece of it.
@@ -41,8 +44,10 @@ impl Pass<'_> {
         let mut items = Vec::new();
         for Product { weight, bias, y } in products {
             let matrix = self.plan.matrix(weight);
-            let x = workspace.quantized.get(of, matrix.form());
-            let blocks = Columns::new(y, x.rows(), matrix.n_out()).split(threads.n(), matrix.column_tile());
+            let x = workspace.quantized.get(of, matrix.scheme());
+            // One thread has nobody to wait for.
+            let parts = if threads.n() == 1 { 1 } else { PARTS_PER_THREAD * threads.n() };
+            let blocks = Columns::new(y, x.rows(), matrix.n_out()).split(parts, matrix.column_tile());
             items.extend(blocks.into_iter().map(|block| (matrix, x, bias, block)));
         }
         threads.for_each(items, |(matrix, x, bias, mut block)| {
@@ -54,7 +59,7 @@ impl Pass<'_> {
         });
     }
 
-    /// Brings a value into the form `weight` reads, unless an earlier product needed it so.
+    /// Quantizes a value the way `weight` needs it, unless an earlier product did.
     pub(super) fn quantize(
         &self,
         threads: &mut Threads,
@@ -65,8 +70,8 @@ impl Pass<'_> {
         let k = self.model.graph().width(x);
         let Workspace { buffers, quantized, .. } = workspace;
         let x_buffer = &buffers[self.plan.buffer(x)];
-        let form = self.plan.matrix(weight).form();
-        if let Some(room) = quantized.room(Source::Value(x), form, x_buffer.len() / k, k) {
+        let scheme = self.plan.matrix(weight).scheme();
+        if let Some(room) = quantized.room(Source::Value(x), scheme, x_buffer.len() / k, k) {
             fill(threads, room, |mut part| {
                 for row in part.rows() {
                     let numbers = &x_buffer[row * k..][part.columns()];
@@ -76,16 +81,16 @@ impl Pass<'_> {
         }
     }
 
-    /// Brings rows that are no value, `[rows, k]`, into a form.
+    /// Quantizes rows that are no value, `[rows, k]`.
     pub(super) fn quantize_inner(
         &self,
         threads: &mut Threads,
         workspace: &mut Workspace,
-        form: ActForm,
+        scheme: ActScheme,
         x: &[f32],
         k: usize,
     ) {
-        if let Some(room) = workspace.quantized.room(Source::Inner, form, x.len() / k, k) {
+        if let Some(room) = workspace.quantized.room(Source::Inner, scheme, x.len() / k, k) {
             fill(threads, room, |mut part| {
                 for row in part.rows() {
                     let numbers = &x[row * k..][part.columns()];
@@ -117,8 +122,8 @@ impl Pass<'_> {
             Product { weight: up, bias: None, y: upped },
         ];
         self.multiply(threads, workspace, Source::Value(x), products);
-        let form = self.plan.matrix(down).form();
-        if let Some(room) = workspace.quantized.room(Source::Inner, form, rows, ffn) {
+        let scheme = self.plan.matrix(down).scheme();
+        if let Some(room) = workspace.quantized.room(Source::Inner, scheme, rows, ffn) {
             fill(threads, room, |mut part| {
                 GATED.with_borrow_mut(|out| {
                     out.resize(part.columns().len(), 0.0);

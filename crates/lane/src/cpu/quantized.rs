@@ -1,14 +1,14 @@
-//! Values in the forms in which weights read them, each made once a pass.
+//! Values quantized as weights need them, each once a pass.
 //!
 //! Invariant: within a pass a value never changes once assigned, so what was made of it holds until the pass ends.
 //! Not here: who multiplies with them (`products`).
 
 use pilotfish_model::graph::ValueId;
-use pilotfish_tensor::kernels::{ActForm, ActPart, Activations};
+use pilotfish_tensor::kernels::{ActPart, ActScheme, Activations};
 
 use super::threads::Threads;
 
-/// What was brought into a form.
+/// What was quantized.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     /// Nothing yet.
@@ -19,7 +19,7 @@ pub(super) enum Source {
     Inner,
 }
 
-/// The forms made so far. Buffers are kept from pass to pass.
+/// What was quantized so far. Buffers are kept from pass to pass.
 #[derive(Default)]
 pub(super) struct Quantized {
     slots: Vec<(Source, Activations)>,
@@ -31,27 +31,28 @@ impl Quantized {
         self.slots.iter_mut().for_each(|slot| slot.0 = Source::Nothing);
     }
 
-    /// `of` in this form, which was made before.
-    pub(super) fn get(&self, of: Source, form: ActForm) -> &Activations {
-        let found = self.slots.iter().find(|slot| slot.0 == of && slot.1.form() == form);
+    /// `of` under this scheme, which was quantized before.
+    pub(super) fn get(&self, of: Source, scheme: ActScheme) -> &Activations {
+        let found = self.slots.iter().find(|slot| slot.0 == of && slot.1.scheme() == scheme);
         &found.expect("quantized just before").1
     }
 
-    /// Room for `of`, `[rows, k]`, in this form, to be filled; none when it is there already.
+    /// Room for `of`, `[rows, k]`, under this scheme, to be filled; none when it is there already.
     pub(super) fn room(
         &mut self,
         of: Source,
-        form: ActForm,
+        scheme: ActScheme,
         rows: usize,
         k: usize,
     ) -> Option<&mut Activations> {
         // Inner results change within a pass.
         let inner = of == Source::Inner;
-        if !inner && self.slots.iter().any(|slot| slot.0 == of && slot.1.form() == form) {
+        if !inner && self.slots.iter().any(|slot| slot.0 == of && slot.1.scheme() == scheme) {
             return None;
         }
-        // One slot a form for values and one for inner results: nothing older is read again.
-        let same = |slot: &(Source, Activations)| slot.1.form() == form && (slot.0 == Source::Inner) == inner;
+        // One slot a scheme for values and one for inner results: nothing older is read again.
+        let same =
+            |slot: &(Source, Activations)| slot.1.scheme() == scheme && (slot.0 == Source::Inner) == inner;
         let known = self.slots.iter().position(same);
         let free = known.or_else(|| self.slots.iter().position(|slot| slot.0 == Source::Nothing));
         let at = free.unwrap_or_else(|| {
@@ -60,7 +61,7 @@ impl Quantized {
         });
         let (source, activations) = &mut self.slots[at];
         *source = of;
-        activations.reshape(rows, k, form);
+        activations.reshape(rows, k, scheme);
         Some(activations)
     }
 }

@@ -71,8 +71,10 @@ impl Pass<'_> {
             let y = workspace.take(buffer, n_rows * self.model.graph().width(out));
             outputs.push((weight, bias.map(|bias| self.plan.vector(bias)), buffer, y));
         }
-        let products =
-            outputs.iter_mut().map(|(weight, bias, _, y)| Product { weight: *weight, bias: *bias, y }).collect();
+        let products = outputs
+            .iter_mut()
+            .map(|(weight, bias, _, y)| Product { weight: *weight, bias: *bias, y })
+            .collect();
         self.multiply(threads, workspace, Source::Value(x), products);
         for (.., buffer, y) in outputs {
             workspace.buffers[buffer] = y;
@@ -224,7 +226,7 @@ impl Pass<'_> {
             return Rows::new(vec![Outputs::Nothing; wants.len()]);
         }
         let matrix = self.plan.matrix(weight);
-        self.quantize_inner(threads, workspace, matrix.form(), &gathered, k);
+        self.quantize_inner(threads, workspace, matrix.scheme(), &gathered, k);
         let mut outputs = if wants.contains(&Want::Logits) {
             let mut logits = vec![0.0; gathered.len() / k * matrix.n_out()];
             let products = vec![Product { weight, bias: None, y: &mut logits }];
@@ -236,7 +238,12 @@ impl Pass<'_> {
                 wants.iter().copied().filter(|w| *w != Want::Nothing),
             )
         } else {
-            head::argmax(self.kernels, threads, matrix, workspace.quantized.get(Source::Inner, matrix.form()))
+            head::argmax(
+                self.kernels,
+                threads,
+                matrix,
+                workspace.quantized.get(Source::Inner, matrix.scheme()),
+            )
         }
         .into_iter();
         let output = |want| match want {

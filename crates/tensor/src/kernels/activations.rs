@@ -8,7 +8,6 @@
 //! magnitude is too small to divide 127 by (below 3.8e-37) is zero.
 //! Not here: where quants are written (`act_parts`), or the matmul.
 
-use super::act_parts::ActTiles;
 use super::lanes::Lanes;
 use crate::block::BlockType;
 use crate::blocks::{Family, SMALL, SUPER};
@@ -45,37 +44,29 @@ impl ActScheme {
     }
 }
 
-/// The form in which the weights of one table read activations: see [`Matrix::form`](super::Matrix::form).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ActForm {
-    pub(crate) scheme: ActScheme,
-    /// Most rows in a tile; 0 for row after row.
-    pub(crate) tile_rows: usize,
-}
-
-impl ActForm {
-    /// Numbers that share a scale (1 for floats).
-    pub fn block_len(self) -> usize {
-        self.scheme.block_len()
-    }
-}
-
-/// Rows of activations in one form. Reuse it: buffers are kept.
+/// Rows of activations under one scheme. Reuse it: buffers are kept.
+///
+/// What belongs to a block lies together for all rows, because a matmul takes one block of a weight after another and
+/// multiplies it with every row.
 #[derive(Debug, Default)]
 pub struct Activations {
-    pub(crate) form: ActForm,
+    pub(crate) scheme: ActScheme,
     pub(crate) rows: usize,
     pub(crate) k: usize,
     /// `[rows, k / 8]` eights, the last padded with zeros; only for [`ActScheme::F32`].
     pub(crate) floats: Vec<[f32; 8]>,
-    /// `[rows, k]`; empty when in tiles, like the next two.
+    /// `[block, row, number]`.
     pub(crate) quants: Vec<i8>,
-    /// `[rows, k / block_len]`.
+    /// `[block, row]`.
     pub(crate) scales: Vec<f32>,
-    /// Sums of quants, `[rows, k / 16]`.
+    /// Sums of 16 quants, `[block, row, 16s]`.
     pub(crate) sums: Vec<i16>,
-    /// Empty when row after row.
-    pub(crate) tiles: ActTiles,
+    /// Sums of 32 quants, `[block, row, pairs of 32s]`; blocks of 256 only.
+    pub(crate) pairs_of_32: Vec<[i16; 2]>,
+    /// Sums of whole blocks, `[block, row]`; blocks of 32 only.
+    pub(crate) totals: Vec<i32>,
+    /// The same sums times the scale.
+    pub(crate) scaled_totals: Vec<f32>,
 }
 
 impl Activations {
@@ -84,9 +75,9 @@ impl Activations {
         Activations::default()
     }
 
-    /// The form of the rows it holds.
-    pub fn form(&self) -> ActForm {
-        self.form
+    /// The scheme of the rows it holds.
+    pub fn scheme(&self) -> ActScheme {
+        self.scheme
     }
 
     /// Rows it holds.
@@ -104,49 +95,37 @@ impl Activations {
         &self.floats[row * eights..(row + 1) * eights]
     }
 
-    /// The quants of block `block` of row `row`.
+    /// What `data`, one of the buffers, holds of block `block`, for all rows from `first` on.
     #[inline(always)]
-    pub(crate) fn block_quants<const LEN: usize>(&self, row: usize, block: usize) -> &[i8; LEN] {
-        self.quants[row * self.k + block * LEN..][..LEN].try_into().expect("cut to the length")
-    }
-
-    /// The sums of 16 of block `block` of row `row`.
-    #[inline(always)]
-    pub(crate) fn block_sums<const SUMS: usize>(&self, row: usize, block: usize) -> &[i16; SUMS] {
-        self.sums[row * self.k / 16 + block * SUMS..][..SUMS].try_into().expect("cut to the length")
-    }
-
-    #[inline(always)]
-    pub(crate) fn scale(&self, row: usize, block: usize) -> f32 {
-        self.scales[row * (self.k / self.form.block_len()) + block]
+    pub(crate) fn of_block<'a, T, const EACH: usize>(
+        &self,
+        data: &'a [T],
+        block: usize,
+        first: usize,
+    ) -> &'a [[T; EACH]] {
+        &data.as_chunks::<EACH>().0[block * self.rows + first..(block + 1) * self.rows]
     }
 
     /// Sets the shape and makes room; old contents are meaningless until every part was filled.
     ///
     /// # Panics
-    /// When `k` is no whole number of the form's blocks.
-    pub fn reshape(&mut self, rows: usize, k: usize, form: ActForm) {
-        let len = form.block_len();
-        assert!(k.is_multiple_of(len), "{k} is no whole number of blocks of {form:?}");
-        (self.rows, self.k, self.form) = (rows, k, form);
-        let numbers = rows * k;
-        if form.scheme == ActScheme::F32 {
-            self.floats.resize(rows * k.div_ceil(8), [0.0; 8]);
-        } else if form.tile_rows == 0 {
-            self.quants.resize(numbers, 0);
-            self.scales.resize(numbers / len, 0.0);
-            self.sums.resize(numbers / 16, 0);
+    /// When `k` is no whole number of the scheme's blocks.
+    pub fn reshape(&mut self, rows: usize, k: usize, scheme: ActScheme) {
+        let len = scheme.block_len();
+        assert!(k.is_multiple_of(len), "{k} is no whole number of blocks of {scheme:?}");
+        (self.rows, self.k, self.scheme) = (rows, k, scheme);
+        if scheme == ActScheme::F32 {
+            return self.floats.resize(rows * k.div_ceil(8), [0.0; 8]);
+        }
+        let (numbers, blocks) = (rows * k, rows * k / len);
+        self.quants.resize(numbers, 0);
+        self.scales.resize(blocks, 0.0);
+        self.sums.resize(numbers / 16, 0);
+        if scheme == ActScheme::Q8Block256 {
+            self.pairs_of_32.resize(numbers / 64, [0; 2]);
         } else {
-            let tiles = &mut self.tiles;
-            tiles.quants.resize(numbers / 4, [0; 4]);
-            tiles.scales.resize(numbers / len, 0.0);
-            if form.scheme == ActScheme::Q8Block256 {
-                tiles.pairs_of_16.resize(numbers / 32, [0; 2]);
-                tiles.pairs_of_32.resize(numbers / 64, [0; 2]);
-            } else {
-                tiles.totals.resize(numbers / len, 0);
-                tiles.scaled_totals.resize(numbers / len, 0.0);
-            }
+            self.totals.resize(blocks, 0);
+            self.scaled_totals.resize(blocks, 0.0);
         }
     }
 }

@@ -50,7 +50,7 @@ fn kernels_leave_the_floating_point_mode_alone() {
         for block_type in [BlockType::Q8_0, BlockType::F16] {
             let weight = table.pack(block_type, &vec![1; 16 * block_type.row_bytes(64).unwrap()], 16, 64);
             let mut acts = Activations::new();
-            table.quantize(&a, 1, 64, weight.form(), &mut acts);
+            table.quantize(&a, 1, 64, weight.scheme(), &mut acts);
             table.matmul(&weight, &acts, &mut Columns::new(&mut out[..16], 1, 16).whole());
         }
         assert_eq!(control(), before, "{}", table.name());

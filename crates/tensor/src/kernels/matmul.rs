@@ -37,7 +37,7 @@ pub(super) fn matmul<L: Lanes>(
     y: &mut ColumnBlock<'_>,
     reversed: bool,
 ) {
-    match weight.form().scheme {
+    match weight.scheme() {
         ActScheme::F32 => floats(lanes, weight, x, y, reversed),
         ActScheme::Q8Block32 => blocked::<SmallBlock>(weight, x, y, reversed),
         ActScheme::Q8Block256 => blocked::<SuperBlock>(weight, x, y, reversed),
@@ -59,12 +59,12 @@ impl Unpacked for SmallBlock {
 
     #[inline(always)]
     fn add(&self, x: &Activations, row: usize, at: usize, sum: f32) -> f32 {
-        let act_scale = x.scale(row, at);
-        let products = integer_dot(&self.quants, x.block_quants::<SMALL>(row, at)) as f32;
+        let act_scale = x.scales[at * x.rows + row];
+        let quants = &x.of_block::<_, SMALL>(&x.quants, at, row)[0];
+        let products = integer_dot(&self.quants, quants) as f32;
         let sum = (products * act_scale).mul_add(self.scale, sum);
         let Some(min) = self.min else { return sum };
-        let [a, b] = *x.block_sums::<2>(row, at);
-        min.mul_add(act_scale * (i32::from(a) + i32::from(b)) as f32, sum)
+        min.mul_add(act_scale * x.totals[at * x.rows + row] as f32, sum)
     }
 }
 
@@ -76,7 +76,7 @@ impl Unpacked for SuperBlock {
 
     #[inline(always)]
     fn add(&self, x: &Activations, row: usize, at: usize, sum: f32) -> f32 {
-        let quants = x.block_quants::<SUPER>(row, at);
+        let quants = &x.of_block::<_, SUPER>(&x.quants, at, row)[0];
         let (weights, acts) = (self.quants.as_chunks::<16>().0, quants.as_chunks::<16>().0);
         let mut products = 0;
         for sub in 0..16 {
@@ -84,11 +84,11 @@ impl Unpacked for SuperBlock {
         }
         let mut step = products as f32 * self.scale;
         if let Some(min_scale) = self.min_scale {
-            let sums = x.block_sums::<16>(row, at);
+            let sums = &x.of_block::<_, 16>(&x.sums, at, row)[0];
             let mins: i32 = self.mins.iter().zip(sums).map(|(&m, &s)| i32::from(m) * i32::from(s)).sum();
             step = (-(mins as f32)).mul_add(min_scale, step);
         }
-        step.mul_add(x.scale(row, at), sum)
+        step.mul_add(x.scales[at * x.rows + row], sum)
     }
 }
 

@@ -8,7 +8,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::activations::ActForm;
 use super::arena::{Arena, Region};
 use super::{ActScheme, Kernels};
 use crate::block::BlockType;
@@ -40,7 +39,6 @@ pub struct Matrix {
     pub(crate) layout: Layout,
     pub(crate) n_out: usize,
     pub(crate) k: usize,
-    form: ActForm,
     region: Region,
 }
 
@@ -60,9 +58,9 @@ impl Matrix {
         self.block_type
     }
 
-    /// The form in which activations must be for it.
-    pub fn form(&self) -> ActForm {
-        self.form
+    /// How activations must be quantized for it.
+    pub fn scheme(&self) -> ActScheme {
+        ActScheme::of(self.block_type)
     }
 
     /// Bytes of memory the packed weight takes.
@@ -103,9 +101,7 @@ impl<'a> Packing<'a> {
         assert_eq!(Some(source.len()), expected, "weight is not {} [{n_out}, {k}]", block_type.name());
         let layout = kernels.layout(block_type);
         let region = arena.bytes(layout.bytes(block_type, n_out, k));
-        let tile_rows = if layout == Layout::Tiles { kernels.tile_rows } else { 0 };
-        let form = ActForm { scheme: ActScheme::of(block_type), tile_rows };
-        let matrix = Matrix { block_type, layout, n_out, k, form, region };
+        let matrix = Matrix { block_type, layout, n_out, k, region };
         Packing { kernels, matrix, source, missing: AtomicUsize::new(n_out.div_ceil(TILE)) }
     }
 

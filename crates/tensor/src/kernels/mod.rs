@@ -32,7 +32,7 @@ use std::sync::OnceLock;
 
 use crate::block::BlockType;
 pub use act_parts::ActPart;
-pub use activations::{ActForm, ActScheme, Activations};
+pub use activations::{ActScheme, Activations};
 pub use arena::{Arena, Region};
 pub use attention::{Attend, AttendScratch, KEY_BLOCK, KvRows, key_at};
 pub use columns::{ColumnBlock, Columns};
@@ -46,8 +46,6 @@ const NUMERICS_ID: &str = "cpu-2";
 /// One set of loops, all for the same instruction set.
 pub struct Kernels {
     name: &'static str,
-    /// Most activation rows in a tile; 0 when nothing is tiled.
-    tile_rows: usize,
     layout: fn(BlockType) -> Layout,
     pack_tiles: unsafe fn(BlockType, usize, &[u8], &mut [u8]),
     quantize_row: unsafe fn(&mut ActPart<'_>, usize, &[f32]),
@@ -161,13 +159,13 @@ impl Kernels {
         unsafe { (self.pack_tiles)(block_type, k, source, target) }
     }
 
-    /// Brings `x` `[rows, k]` into this form.
+    /// Quantizes `x` `[rows, k]` for weights of this scheme.
     ///
     /// # Panics
-    /// When `x` has another length, or `k` is no whole number of the form's blocks.
-    pub fn quantize(&self, x: &[f32], rows: usize, k: usize, form: ActForm, out: &mut Activations) {
+    /// When `x` has another length, or `k` is no whole number of the scheme's blocks.
+    pub fn quantize(&self, x: &[f32], rows: usize, k: usize, scheme: ActScheme, out: &mut Activations) {
         assert_eq!(Some(x.len()), rows.checked_mul(k), "activations are not [{rows}, {k}]");
-        out.reshape(rows, k, form);
+        out.reshape(rows, k, scheme);
         for mut part in out.split(1) {
             for row in part.rows() {
                 self.quantize_row(&mut part, row, &x[row * k..(row + 1) * k]);
@@ -191,14 +189,13 @@ impl Kernels {
     /// When shapes, scheme or tables do not fit together, or `y` is not cut at multiples of
     /// [`Matrix::column_tile`].
     pub fn matmul(&self, weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
-        assert_eq!(weight.form(), x.form, "activations are quantized for other weights");
+        assert_eq!(weight.scheme(), x.scheme, "activations are quantized for other weights");
         assert_eq!(weight.k, x.k, "weight and activations differ in width");
         assert_eq!((y.rows(), y.n_out()), (x.rows, weight.n_out), "output has another shape");
         let columns = y.columns();
         let whole_tiles = columns.end.is_multiple_of(TILE) || columns.end == weight.n_out;
         assert!(columns.start.is_multiple_of(TILE) && whole_tiles, "columns {columns:?} cut a tile");
-        let fits = self.layout(weight.block_type) == weight.layout;
-        assert!(fits && [0, self.tile_rows].contains(&x.form.tile_rows), "packed by another table");
+        assert_eq!(self.layout(weight.block_type), weight.layout, "packed by another table");
         // SAFETY: by this module's invariant, this CPU has the features.
         unsafe { (self.matmul)(weight, x, y) }
     }

@@ -16,7 +16,6 @@ use crate::float16::f32_to_f16;
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "portable",
-    tile_rows: 0,
     layout: |_| Layout::Rows,
     pack_tiles: no_tiles,
     quantize_row: |part, row, x| part.put(Plain, row, x),

@@ -10,13 +10,7 @@ use crate::kernels::matrix::{Layout, Matrix};
 use crate::kernels::tiles;
 use crate::kernels::{Activations, ColumnBlock, Kernels};
 
-pub(super) static TABLE: Kernels = Kernels {
-    name: "aarch64-dotprod",
-    tile_rows: tiles::tile_rows::<Registers<Dots, 0, 4>>(),
-    matmul,
-    probe_multiply,
-    ..neon::TABLE
-};
+pub(super) static TABLE: Kernels = Kernels { name: "aarch64-dotprod", matmul, probe_multiply, ..neon::TABLE };
 
 #[target_feature(enable = "neon,dotprod")]
 fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {

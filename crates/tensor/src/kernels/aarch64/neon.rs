@@ -15,7 +15,6 @@ use crate::kernels::{ActPart, Activations, ColumnBlock, Kernels, RopeStyle, matm
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "aarch64-neon",
-    tile_rows: tiles::tile_rows::<Registers<Multiplies, 0, 4>>(),
     layout,
     pack_tiles,
     quantize_row,

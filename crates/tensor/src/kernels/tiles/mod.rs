@@ -13,7 +13,6 @@ pub(super) mod super_loop;
 pub(super) mod super_records;
 mod walk;
 
-use super::act_parts::RowTile;
 use super::columns::ColumnBlock;
 use super::matrix::Matrix;
 use super::{Activations, matrix::TILE};
@@ -24,6 +23,7 @@ use small_records::SmallRecord;
 use super_loop::InputOf;
 use super_records::SuperRecord;
 pub(super) use walk::Kept;
+use walk::RowTile;
 
 /// Sums of one activation row for the columns of a tile.
 pub(super) type Sums = [f32; TILE];
@@ -139,7 +139,11 @@ macro_rules! tile_entries {
     ($wide:ty, $features:literal, $($part:ty),+) => {
         impl $crate::kernels::tiles::Entries for $wide {
             #[inline(always)]
-            fn small<T: $crate::kernels::tiles::small_records::SmallRecord, const ROWS: usize, const SOURCE: u8>(
+            fn small<
+                T: $crate::kernels::tiles::small_records::SmallRecord,
+                const ROWS: usize,
+                const SOURCE: u8,
+            >(
                 self,
                 input: $crate::kernels::tiles::small_loop::SmallInput<'_, T>,
                 kept: &mut $crate::kernels::tiles::Kept,
@@ -147,7 +151,11 @@ macro_rules! tile_entries {
             ) {
                 #[inline(never)]
                 #[target_feature(enable = $features)]
-                fn entry<T: $crate::kernels::tiles::small_records::SmallRecord, const ROWS: usize, const SOURCE: u8>(
+                fn entry<
+                    T: $crate::kernels::tiles::small_records::SmallRecord,
+                    const ROWS: usize,
+                    const SOURCE: u8,
+                >(
                     input: $crate::kernels::tiles::small_loop::SmallInput<'_, T>,
                     kept: &mut $crate::kernels::tiles::Kept,
                     sums: &mut [$crate::kernels::tiles::Sums],
@@ -164,7 +172,11 @@ macro_rules! tile_entries {
             }
 
             #[inline(always)]
-            fn super_<T: $crate::kernels::tiles::super_records::SuperRecord, const ROWS: usize, const SOURCE: u8>(
+            fn super_<
+                T: $crate::kernels::tiles::super_records::SuperRecord,
+                const ROWS: usize,
+                const SOURCE: u8,
+            >(
                 self,
                 input: $crate::kernels::tiles::super_loop::InputOf<'_, T, $wide>,
                 kept: &mut $crate::kernels::tiles::Kept,
@@ -172,7 +184,11 @@ macro_rules! tile_entries {
             ) {
                 #[inline(never)]
                 #[target_feature(enable = $features)]
-                fn entry<T: $crate::kernels::tiles::super_records::SuperRecord, const ROWS: usize, const SOURCE: u8>(
+                fn entry<
+                    T: $crate::kernels::tiles::super_records::SuperRecord,
+                    const ROWS: usize,
+                    const SOURCE: u8,
+                >(
                     input: $crate::kernels::tiles::super_loop::InputOf<'_, T, $wide>,
                     kept: &mut $crate::kernels::tiles::Kept,
                     sums: &mut [$crate::kernels::tiles::Sums],
@@ -244,7 +260,7 @@ pub(super) fn matmul<C: Entries>(cpu: C, weight: &Matrix, x: &Activations, y: &m
 }
 
 /// Most activation rows in a tile.
-pub(super) const fn tile_rows<C: Wide>() -> usize {
+const fn tile_rows<C: Wide>() -> usize {
     if C::MANY { 8 } else { 4 }
 }
 
@@ -345,6 +361,17 @@ fn source_for<C: Wide>(index: usize, tiles: usize) -> u8 {
         0 => walk::source::KEEP,
         _ => walk::source::KEPT,
     }
+}
+
+/// What `data`, a buffer of `x`, holds of a block for `ROWS` rows.
+#[inline(always)]
+fn of_tile<'a, T, const EACH: usize, const ROWS: usize>(
+    x: &Activations,
+    data: &'a [T],
+    block: usize,
+    first: usize,
+) -> &'a [[T; EACH]; ROWS] {
+    x.of_block(data, block, first).first_chunk().expect("a tile lies inside the rows")
 }
 
 /// A tile of rows of `sums`, taken off their front.

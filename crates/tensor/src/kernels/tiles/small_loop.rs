@@ -11,8 +11,8 @@
 //! Not here: the order of the walk (`tiles`).
 
 use super::small_records::SmallRecord;
-use super::walk::{Ahead, Kept, of_tile, source, walk};
-use super::{Entries, Sums, Wide, by_rows, for_groups, next_sums, source_for};
+use super::walk::{Ahead, Kept, source, walk};
+use super::{Entries, Sums, Wide, by_rows, for_groups, next_sums, of_tile, source_for};
 use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::Matrix;
@@ -69,15 +69,15 @@ pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const 
     for (index, record) in records[..records.len().min(RUN)].iter().enumerate() {
         ahead.fetch(cpu, index, size_of::<T>());
         let block = block + index;
-        let scales = &of_tile::<_, ROWS>(&x.tiles.scales, x, block, first, 1)[0];
-        let act_totals = &of_tile::<_, ROWS>(&x.tiles.totals, x, block, first, 1)[0];
-        let scaled_totals = &of_tile::<_, ROWS>(&x.tiles.scaled_totals, x, block, first, 1)[0];
-        let quants = of_tile::<_, ROWS>(&x.tiles.quants, x, block, first, 8).as_flattened();
+        let scales: &[[_; 1]; ROWS] = of_tile(x, &x.scales, block, first);
+        let act_totals: &[[_; 1]; ROWS] = of_tile(x, &x.totals, block, first);
+        let scaled_totals: &[[_; 1]; ROWS] = of_tile(x, &x.scaled_totals, block, first);
+        let quants: &[[_; 8]; ROWS] = of_tile(x, x.quants.as_chunks::<4>().0, block, first);
 
         let mut words = [cpu.splat_word(0); ROWS];
         if offset != 0 {
             for r in 0..ROWS {
-                words[r] = cpu.splat_word(-offset * act_totals[r]);
+                words[r] = cpu.splat_word(-offset * act_totals[r][0]);
             }
         }
         let mut parts = [cpu.no_part(); ROWS];
@@ -88,9 +88,9 @@ pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const 
             });
             for r in 0..ROWS {
                 let part = if T::SIGNED {
-                    cpu.add_signed(parts[r], weights, quants, group * ROWS + r)
+                    cpu.add_signed(parts[r], weights, &quants[r], group)
                 } else {
-                    cpu.add_unsigned(parts[r], weights, quants, group * ROWS + r)
+                    cpu.add_unsigned(parts[r], weights, &quants[r], group)
                 };
                 parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
             }
@@ -103,13 +103,13 @@ pub(in crate::kernels) fn add<C: Wide, T: SmallRecord, const ROWS: usize, const 
         });
         let scale = cpu.widen(record.scale());
         for r in 0..ROWS {
-            let step = cpu.mul(cpu.floats(words[r]), cpu.splat(scales[r]));
+            let step = cpu.mul(cpu.floats(words[r]), cpu.splat(scales[r][0]));
             totals[r] = cpu.fma(step, scale, totals[r]);
         }
         if let Some(min) = record.min() {
             let min = cpu.widen(min);
             for r in 0..ROWS {
-                totals[r] = cpu.fma(min, cpu.splat(scaled_totals[r]), totals[r]);
+                totals[r] = cpu.fma(min, cpu.splat(scaled_totals[r][0]), totals[r]);
             }
         }
     }

@@ -12,8 +12,8 @@
 //! Not here: the order of the walk (`tiles`).
 
 use super::super_records::{Expanded, ExpandedOf, SuperRecord};
-use super::walk::{Ahead, Kept, of_tile, walk};
-use super::{Entries, Sums, Wide, by_rows, for_groups, next_sums, source_for};
+use super::walk::{Ahead, Kept, walk};
+use super::{Entries, Sums, Wide, by_rows, for_groups, next_sums, of_tile, source_for};
 use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::Matrix;
@@ -64,13 +64,13 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
     sums: &mut [Sums],
 ) {
     let SuperInput { record, expanded, x, block, first, ahead } = *input;
-    let quants = of_tile::<_, ROWS>(&x.tiles.quants, x, block, first, 64);
-    let scales: &[f32; ROWS] = &of_tile::<_, ROWS>(&x.tiles.scales, x, block, first, 1)[0];
+    let quants: &[[_; 64]; ROWS] = of_tile(x, x.quants.as_chunks::<4>().0, block, first);
+    let scales: &[[_; 1]; ROWS] = of_tile(x, &x.scales, block, first);
     let sums = sums.first_chunk_mut::<ROWS>().expect("one sum a row");
 
     let mut words = [cpu.splat_word(0); ROWS];
     if !T::MINS {
-        let pairs = of_tile::<_, ROWS>(&x.tiles.pairs_of_16, x, block, first, 8);
+        let pairs: &[[_; 8]; ROWS] = of_tile(x, x.sums.as_chunks::<2>().0, block, first);
         let offsets = pair_products(cpu, &expanded.pairs, pairs);
         for r in 0..ROWS {
             words[r] = cpu.sub(words[r], cpu.left_words::<5>(offsets[r]));
@@ -78,7 +78,6 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
     }
     let depth = if C::SHORT { T::DEPTH } else { T::GROUPS };
     for sub in 0..64 / T::GROUPS {
-        let quants = quants[sub * T::GROUPS..][..T::GROUPS].as_flattened();
         if (sub * T::GROUPS).is_multiple_of(8) {
             ahead.fetch(cpu, sub * T::GROUPS / 8, size_of::<T>() / 8);
         }
@@ -88,7 +87,8 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
                 let at = sub * T::GROUPS + group;
                 let weights = kept.weights::<C, SOURCE>(cpu, at, || record.weights(cpu, sub, group));
                 for r in 0..ROWS {
-                    let part = cpu.add_unsigned(parts[r], weights, quants, group * ROWS + r);
+                    let acts = &quants[r][sub * T::GROUPS..][..T::GROUPS];
+                    let part = cpu.add_unsigned(parts[r], weights, acts, group);
                     parts[r] = if ROWS > 2 { cpu.in_order(part) } else { part };
                 }
                 if (group + 1) % depth == 0 {
@@ -107,7 +107,7 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
         steps[r] = cpu.mul(cpu.floats(words[r]), scale);
     }
     if T::MINS {
-        let pairs = of_tile::<_, ROWS>(&x.tiles.pairs_of_32, x, block, first, 4);
+        let pairs: &[[_; 4]; ROWS] = of_tile(x, &x.pairs_of_32, block, first);
         let mins = pair_products(cpu, &expanded.pairs, pairs);
         let min_scale = cpu.widen(record.min_scale());
         for r in 0..ROWS {
@@ -115,22 +115,22 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
         }
     }
     for r in 0..ROWS {
-        let sum = cpu.fma(steps[r], cpu.splat(scales[r]), cpu.load_sums(&sums[r]));
+        let sum = cpu.fma(steps[r], cpu.splat(scales[r][0]), cpu.load_sums(&sums[r]));
         cpu.store_sums(&mut sums[r], sum);
     }
 }
 
 /// Sums of products of weight-side pairs (scales or minimums) with pairs of activation sums.
 #[inline(always)]
-fn pair_products<C: Wide, const ROWS: usize>(
+fn pair_products<C: Wide, const ROWS: usize, const PAIRS: usize>(
     cpu: C,
     weights: &[C::Pairs; 8],
-    sums: &[[[i16; 2]; ROWS]],
+    sums: &[[[i16; 2]; PAIRS]; ROWS],
 ) -> [C::Words; ROWS] {
     let mut words = [cpu.splat_word(0); ROWS];
-    for (weights, sums) in weights.iter().zip(sums) {
+    for pair in 0..PAIRS {
         for r in 0..ROWS {
-            words[r] = cpu.add_pairs(words[r], *weights, sums[r]);
+            words[r] = cpu.add_pairs(words[r], weights[pair], sums[r][pair]);
         }
     }
     words

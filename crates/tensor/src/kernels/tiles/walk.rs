@@ -9,7 +9,6 @@
 
 use super::records::{Quads, Record, records};
 use super::{Sums, Wide, tile_rows};
-use crate::kernels::act_parts::RowTile;
 use crate::kernels::activations::Activations;
 use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::{Matrix, TILE};
@@ -61,6 +60,22 @@ impl Kept {
     }
 }
 
+/// Neighbouring rows that are multiplied together: as many as leave their sums in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RowTile {
+    pub(super) first: usize,
+    pub(super) rows: usize,
+}
+
+impl RowTile {
+    /// Tile `index` of `tiles` for so many rows; sizes differ by at most one.
+    #[inline(always)]
+    fn of(rows: usize, tiles: usize, index: usize) -> RowTile {
+        let first = rows * index / tiles;
+        RowTile { first, rows: rows * (index + 1) / tiles - first }
+    }
+}
+
 /// Asks for the records ahead, spread evenly over the work on the current ones.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Ahead {
@@ -102,7 +117,7 @@ pub(super) fn walk<C: Wide, T: Record>(
     let all = records::<T>(weight.packed());
     let columns = y.columns();
     let most = tile_rows::<C>();
-    let tiles = RowTile::count(x.rows, most);
+    let tiles = x.rows.div_ceil(most);
     let chunks = tiles.div_ceil(ROWS / most);
     let mut sums = [[0f32; TILE]; ROWS];
     for group in columns.clone().step_by(COLUMN_TILES * TILE) {
@@ -113,7 +128,7 @@ pub(super) fn walk<C: Wide, T: Record>(
             let row_tiles = &mut row_tiles[..range.len()];
             let mut count = 0;
             for (tile, index) in row_tiles.iter_mut().zip(range) {
-                *tile = RowTile::of(x.rows, most, index);
+                *tile = RowTile::of(x.rows, tiles, index);
                 count += tile.rows;
             }
             let (first, sums) = (row_tiles[0].first, &mut sums[..count]);
@@ -130,17 +145,4 @@ pub(super) fn walk<C: Wide, T: Record>(
             }
         }
     }
-}
-
-/// The part of `[block][tile of rows][each][row]` data that belongs to one tile of rows, `[each][row]`.
-#[inline(always)]
-pub(super) fn of_tile<'a, T, const ROWS: usize>(
-    data: &'a [T],
-    x: &Activations,
-    block: usize,
-    first: usize,
-    each: usize,
-) -> &'a [[T; ROWS]] {
-    let start = (block * x.rows + first) * each;
-    data[start..start + ROWS * each].as_chunks::<ROWS>().0
 }

@@ -16,7 +16,6 @@ use crate::kernels::{ActPart, Activations, ColumnBlock, Kernels, RopeStyle, matm
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "x86-avx2",
-    tile_rows: tiles::tile_rows::<Ymm<Shorts>>(),
     layout,
     pack_tiles,
     quantize_row,

@@ -9,13 +9,7 @@ use crate::kernels::matrix::{Layout, Matrix};
 use crate::kernels::tiles;
 use crate::kernels::{Activations, ColumnBlock, Kernels};
 
-pub(super) static TABLE: Kernels = Kernels {
-    name: "x86-avx512vnni",
-    tile_rows: tiles::tile_rows::<Zmm>(),
-    matmul,
-    probe_multiply,
-    ..avx2::TABLE
-};
+pub(super) static TABLE: Kernels = Kernels { name: "x86-avx512vnni", matmul, probe_multiply, ..avx2::TABLE };
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {

@@ -9,13 +9,7 @@ use crate::kernels::matrix::{Layout, Matrix};
 use crate::kernels::tiles;
 use crate::kernels::{Activations, ColumnBlock, Kernels};
 
-pub(super) static TABLE: Kernels = Kernels {
-    name: "x86-avxvnni",
-    tile_rows: tiles::tile_rows::<Ymm<Dots>>(),
-    matmul,
-    probe_multiply,
-    ..avx2::TABLE
-};
+pub(super) static TABLE: Kernels = Kernels { name: "x86-avxvnni", matmul, probe_multiply, ..avx2::TABLE };
 
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
 fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
