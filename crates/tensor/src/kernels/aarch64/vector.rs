@@ -170,6 +170,12 @@ mod tests {
     use crate::float16::{f16_to_f32, f32_to_f16};
     use crate::kernels::lanes::Plain;
 
+    fn neon() -> Neon {
+        assert!(std::arch::is_aarch64_feature_detected!("neon"));
+        // SAFETY: the feature was just detected.
+        unsafe { Neon::here() }
+    }
+
     fn same(a: f32, b: f32) -> bool {
         a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
     }
@@ -179,7 +185,7 @@ mod tests {
         for start in (0..=u16::MAX).step_by(8) {
             let halves: [u16; 8] = std::array::from_fn(|i| start + i as u16);
             let mut floats = [0.0; 8];
-            Neon::here().store(&mut floats, Neon::here().widen(&halves));
+            neon().store(&mut floats, neon().widen(&halves));
             for (float, half) in floats.into_iter().zip(halves) {
                 assert!(same(float, f16_to_f32(half)), "{half:#06x}");
             }
@@ -193,10 +199,10 @@ mod tests {
             let tie = if high.is_finite() { (low + high) / 2.0 } else { 65520.0 } as f32;
             let low = low as f32;
             let floats = [low, low.next_up(), tie.next_down(), tie, tie.next_up(), -tie, -low, f32::MAX];
-            assert_eq!(Neon::here().narrow(&floats), floats.map(f32_to_f16), "{half:#06x}");
+            assert_eq!(neon().narrow(&floats), floats.map(f32_to_f16), "{half:#06x}");
         }
         let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-45, -1e-40, 0.0, -0.0];
-        for (ours, plain) in Neon::here().narrow(&odd).into_iter().zip(odd.map(f32_to_f16)) {
+        for (ours, plain) in neon().narrow(&odd).into_iter().zip(odd.map(f32_to_f16)) {
             assert!(same(f16_to_f32(ours), f16_to_f32(plain)));
         }
     }
@@ -208,13 +214,13 @@ mod tests {
                 std::array::from_fn(|l| ((i * 8 + l) as f32 - 16.0) * 4.0 + step as f32 * 0.0625)
             });
             for factor in [1.0, 0.5, 1.9375] {
-                let bytes = Neon::here().to_i8(&x, factor);
+                let bytes = neon().to_i8(&x, factor);
                 assert_eq!(bytes, Plain.to_i8(&x, factor));
-                assert_eq!(Neon::here().sums_of_16(&bytes), Plain.sums_of_16(&bytes));
+                assert_eq!(neon().sums_of_16(&bytes), Plain.sums_of_16(&bytes));
             }
         }
         for byte in [i8::MIN, i8::MAX] {
-            assert_eq!(Neon::here().sums_of_16(&[byte; 32]), [16 * i16::from(byte); 2]);
+            assert_eq!(neon().sums_of_16(&[byte; 32]), [16 * i16::from(byte); 2]);
         }
     }
 }
