@@ -165,8 +165,13 @@ fn quantize_blocks<L: Lanes, const LEN: usize>(lanes: L, x: &[f32], out: &mut Ac
     }
 }
 
+/// Fills the quants of one block and returns its scale.
 #[inline(always)]
-fn quantize_block<L: Lanes, const LEN: usize>(lanes: L, x: &[f32; LEN], quants: &mut [i8; LEN]) -> f32 {
+pub(super) fn quantize_block<L: Lanes, const LEN: usize>(
+    lanes: L,
+    x: &[f32; LEN],
+    quants: &mut [i8; LEN],
+) -> f32 {
     // Compared as integers, magnitudes order the same way, and NaN and infinity come out on top.
     let top = x.iter().fold(0, |top: u32, x| top.max(x.to_bits() & 0x7fff_ffff));
     let amax = f32::from_bits(top);

@@ -23,6 +23,8 @@ pub(super) trait Lanes: Copy {
     fn sums(self, eights: [Self::Eight; 8]) -> [f32; 8];
     /// Halves as floats, exactly.
     fn widen(self, halves: &[u16; 8]) -> Self::Eight;
+    /// Quants as floats, exactly.
+    fn widen_quants(self, quants: &[i8; 8]) -> Self::Eight;
     /// `x * factor`, which lie in -128..=127, rounded to integers, ties to even.
     fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32];
     /// Sums of the first and the last 16.
@@ -69,6 +71,11 @@ impl Lanes for Plain {
     #[inline(always)]
     fn widen(self, halves: &[u16; 8]) -> [f32; 8] {
         halves.map(crate::float16::f16_to_f32)
+    }
+
+    #[inline(always)]
+    fn widen_quants(self, quants: &[i8; 8]) -> [f32; 8] {
+        quants.map(f32::from)
     }
 
     #[inline(always)]

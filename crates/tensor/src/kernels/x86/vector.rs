@@ -347,4 +347,10 @@ impl Lanes for Avx2 {
         let [a, b, c, d] = eights.map(|sum| sum as i16 - 8 * 128);
         [a + b, c + d]
     }
+
+    #[inline(always)]
+    fn widen_quants(self, quants: &[i8; 8]) -> Float {
+        // SAFETY: 8 readable bytes, unaligned load; `self` proves the feature.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(quants.as_ptr().cast()))) }
+    }
 }
