@@ -125,6 +125,9 @@ fn attend_head<L: Lanes, T: Number>(
             for at in (visible.start / KEY_BLOCK * KEY_BLOCK..visible.end).step_by(KEY_BLOCK) {
                 let wanted = at.max(visible.start)..(at + KEY_BLOCK).min(visible.end);
                 let wanted = start + wanted.start..start + wanted.end;
+                if r == 0 {
+                    kv.prefetch(lanes, start + at);
+                }
                 let keys = kv.keys(row.path, start + at, wanted, gathered);
                 for (first, count) in Groups(0..queries) {
                     let q = &q[first * kv.dim..][..count * kv.dim];

@@ -146,6 +146,22 @@ impl<'a, T: Number> Head<'a, T> {
         }
     }
 
+    /// Asks for what is read soon: the keys of the next eight slots, and the values of the eight from `start` on.
+    #[inline(always)]
+    pub(super) fn prefetch<L: Lanes>(&self, lanes: L, start: usize) {
+        let line = 64 / size_of::<T>();
+        let keys = self.numbers.keys.get(key_at(self.width, start + KEY_BLOCK, 0)..).unwrap_or_default();
+        for number in keys.iter().take(self.dim * KEY_BLOCK).step_by(line) {
+            lanes.prefetch(number);
+        }
+        for slot in start..start + KEY_BLOCK {
+            let value = self.numbers.values.get(slot * self.width..).unwrap_or_default();
+            for number in value.iter().take(self.dim).step_by(line) {
+                lanes.prefetch(number);
+            }
+        }
+    }
+
     /// The keys of eight positions from `start` on; only `wanted` positions are looked at.
     #[inline(always)]
     pub(super) fn keys<'k>(

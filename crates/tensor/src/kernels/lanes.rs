@@ -25,6 +25,8 @@ pub(super) trait Lanes: Copy {
     fn widen(self, halves: &[u16; 8]) -> Self::Eight;
     /// Quants as floats, exactly.
     fn widen_quants(self, quants: &[i8; 8]) -> Self::Eight;
+    /// Asks for the cache line of a number that will be read soon.
+    fn prefetch<T>(self, number: &T);
     /// `x * factor`, which lie in -128..=127, rounded to integers, ties to even.
     fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32];
     /// Sums of the first and the last 16.
@@ -77,6 +79,9 @@ impl Lanes for Plain {
     fn widen_quants(self, quants: &[i8; 8]) -> [f32; 8] {
         quants.map(f32::from)
     }
+
+    #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
 
     #[inline(always)]
     fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32] {

@@ -353,4 +353,10 @@ impl Lanes for Avx2 {
         // SAFETY: 8 readable bytes, unaligned load; `self` proves the feature.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(quants.as_ptr().cast()))) }
     }
+
+    #[inline(always)]
+    fn prefetch<T>(self, number: &T) {
+        // SAFETY: a prefetch has no effect on the program, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(number).cast()) }
+    }
 }
