@@ -245,8 +245,12 @@ fn chains<L: Lanes, T: Number, const N: usize>(
     queries: [&[f32]; N],
     keys: &[[T; KEY_BLOCK]],
 ) -> [L::Eight; N] {
-    let queries: [(&[[f32; 2]], &[f32]); N] = std::array::from_fn(|n| queries[n].as_chunks());
     let (pairs, tail) = keys.as_chunks::<2>();
+    let mut queries: [(&[[f32; 2]], &[f32]); N] = std::array::from_fn(|n| queries[n].as_chunks());
+    for n in 0..N {
+        // So that the loop below needs no checks.
+        queries[n].0 = &queries[n].0[..pairs.len()];
+    }
     let mut sums = [[lanes.splat(0.0); 2]; N];
     for (i, [even, odd]) in pairs.iter().enumerate() {
         let keys = [T::widen(lanes, even), T::widen(lanes, odd)];
@@ -338,7 +342,8 @@ impl<T: Number> Seen<'_, T> {
         out: &mut [[f32; 8]],
     ) {
         let mut sums = [[lanes.splat(0.0); EIGHTS]; N];
-        for position in self.visible.clone() {
+        // Ends inside the split, so that the loop needs no checks of it.
+        for position in self.visible.start..self.visible.end.min(SPLIT) {
             let row = &self.kv.numbers.values[self.offsets[position] + at * 8..][..EIGHTS * 8];
             let row: &[[T; 8]; EIGHTS] = row.as_chunks().0.first_chunk().expect("cut to the length");
             let mut values = [lanes.splat(0.0); EIGHTS];
