@@ -16,12 +16,14 @@ const SPELLINGS: &[(&str, &str)] = &[
     ("-md", "--model-draft"),
     ("-dev", "--device"),
     ("-sys", "--system-prompt"),
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
 ];
 
 const NO_GPU: &str = "there is no GPU lane yet; -dev cpu is the only device";
 const ONE_POOL: &str = "one thread pool serves reading and writing; use -t";
 const BATCH: &str = "the prompt is cut into passes by the engine, which never changes the result";
-const KV: &str = "keys and values are kept as f16";
+const DRAFT_KV: &str = "a drafting model keeps its keys and values as f16; -ctk and -ctv are the target's";
 const CONSTRAINED: &str = "constrained output is not built yet";
 const MEMORY: &str = "the file is always mapped and its weights are always packed into memory";
 const DRAFT_MIN: &str =
@@ -58,7 +60,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["-sm", "--split-mode", "-ts", "--tensor-split", "-mg", "--main-gpu"], NO_GPU),
     (&["-b", "--batch-size", "-ub", "--ubatch-size"], BATCH),
     (&["-fa", "--flash-attn"], "attention is always computed in one way, so that results never depend on it"),
-    (&["-ctk", "--cache-type-k", "-ctv", "--cache-type-v"], KV),
+    (&["-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"], DRAFT_KV),
+    (&["-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"], DRAFT_KV),
     (&["-np", "--parallel"], "there is no server yet, so one conversation runs at a time"),
     (&["--mlock", "--no-mmap", "--mmap", "--no-repack"], MEMORY),
     (&["--numa"], "threads are placed by the system"),
@@ -161,6 +164,10 @@ mod tests {
             translated("pilotfish run -hf user/repo:Q4_K_M -md=x.gguf -dev cpu -sys hi").unwrap(),
             "pilotfish run --hf-repo user/repo:Q4_K_M --model-draft=x.gguf --device cpu --system-prompt hi"
         );
+        assert_eq!(
+            translated("pilotfish run -ctk q8_0 -ctv=q8_0").unwrap(),
+            "pilotfish run --cache-type-k q8_0 --cache-type-v=q8_0"
+        );
     }
 
     #[test]
@@ -174,6 +181,7 @@ mod tests {
         for (line, right) in [
             ("p run --draft-max 3", "--spec-draft-n-max"),
             ("p run --draft=3", "--spec-draft-n-max"),
+            ("p run -ctkd q8_0", "-ctk"),
             ("p run --draft-p-min 0.1", "--spec-draft-p-min"),
             ("p run -ngl 99", "-dev cpu"),
             ("p run -cnv", "pilotfish chat"),

@@ -145,8 +145,13 @@ fn logits(
     kernels: &'static Kernels,
 ) -> Vec<Vec<f32>> {
     let model = Arc::new(Model::from_gguf(gguf).unwrap());
-    let options =
-        CpuOptions { context: Some(tokens.len()), threads: Some(threads), kernels, poison: Some(f32::NAN) };
+    let options = CpuOptions {
+        context: Some(tokens.len()),
+        threads: Some(threads),
+        kernels,
+        poison: Some(f32::NAN),
+        ..CpuOptions::default()
+    };
     let mut lane = CpuLane::new(model, &options).unwrap();
     let width = width.min(lane.info().max_width);
     let mut out = Vec::new();

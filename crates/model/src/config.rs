@@ -185,9 +185,9 @@ impl Config {
         self.sliding.as_ref().filter(|s| !(layer + 1).is_multiple_of(s.pattern))
     }
 
-    /// Bytes of keys and values cached for one position, at two bytes an element.
-    pub fn kv_bytes_per_position(&self) -> u64 {
-        (self.n_layers as u64) * 2 * (self.n_kv_heads as u64) * (self.head_dim as u64) * 2
+    /// Numbers in the keys and values of one position, all layers together.
+    pub fn kv_numbers_per_position(&self) -> u64 {
+        (self.n_layers as u64) * 2 * (self.n_kv_heads as u64) * (self.head_dim as u64)
     }
 }
 

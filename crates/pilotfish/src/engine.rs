@@ -17,8 +17,8 @@ use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Toke
 
 use crate::load::{LoadedModel, find_model};
 use crate::{
-    CpuOptions, DEFAULT_CONTEXT, Device, DrafterChoice, Error, GenerateOptions, Generation, LoadOptions,
-    MAX_THREADS, Roofline, lanes,
+    CpuOptions, DEFAULT_CONTEXT, Device, DrafterChoice, Error, GenerateOptions, Generation, KvType,
+    LoadOptions, MAX_THREADS, Roofline, lanes,
 };
 
 /// What to answer.
@@ -78,16 +78,16 @@ impl Engine {
                 reason,
             })?;
         }
-        let lane = |model: &LoadedModel, context| {
-            let cpu = CpuOptions { context: Some(context), ..options.cpu.clone() };
+        let lane = |model: &LoadedModel, context, kv_type| {
+            let cpu = CpuOptions { context: Some(context), kv_type, ..options.cpu.clone() };
             lanes::open(options.device, Arc::clone(&model.model), &cpu)
         };
-        let target_lane = CachedLane::new(lane(&target, context)?);
+        let target_lane = CachedLane::new(lane(&target, context, options.cpu.kv_type)?);
         let (drafter, draft_file): (Box<dyn Drafter>, _) = match (choice, draft) {
             (_, Some(draft)) => {
                 let context = context.min(draft.model.config().context);
-                let drafter =
-                    ModelDrafter::new(lane(&draft, context)?, target_lane.info().vocab, options.draft_p_min);
+                let draft_lane = lane(&draft, context, KvType::default())?;
+                let drafter = ModelDrafter::new(draft_lane, target_lane.info().vocab, options.draft_p_min);
                 (Box::new(drafter), Some(draft.local))
             }
             (DrafterChoice::None, None) => (Box::new(NoDrafter), None),
@@ -197,6 +197,11 @@ impl Engine {
     /// The lane the target runs on.
     pub fn lane_info(&self) -> &LaneInfo {
         self.target.info()
+    }
+
+    /// Bytes of the keys and values the target keeps of one position.
+    pub fn kv_bytes_per_position(&self) -> u64 {
+        lanes::kv_bytes_per_position(self.device, &self.model, &self.cpu)
     }
 
     /// Measures what the target's device could do at best: a second or two of work.

@@ -11,7 +11,7 @@ use pilotfish_lane::cpu::CpuLane;
 use pilotfish_lane::{Lane, LaneError};
 use pilotfish_model::Model;
 
-pub use pilotfish_lane::cpu::{CpuOptions, MAX_THREADS, Memory, Roofline};
+pub use pilotfish_lane::cpu::{CpuOptions, KvType, MAX_THREADS, Memory, Roofline};
 
 use crate::Error;
 
@@ -60,6 +60,13 @@ pub(crate) fn open(device: Device, model: Arc<Model>, cpu: &CpuOptions) -> Resul
 pub fn memory(device: Device, model: &Model, cpu: &CpuOptions) -> Memory {
     match device {
         Device::Cpu => Memory::of(model, cpu),
+    }
+}
+
+/// Bytes of the keys and values of one position of a model on a device.
+pub(crate) fn kv_bytes_per_position(device: Device, model: &Model, cpu: &CpuOptions) -> u64 {
+    match device {
+        Device::Cpu => cpu.kv_type.bytes_per_position(model),
     }
 }
 

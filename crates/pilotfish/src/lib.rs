@@ -31,7 +31,7 @@ mod options;
 pub use engine::{Engine, Prompt};
 pub use error::{Error, ErrorKind};
 pub use generation::{Event, Generation, Summary};
-pub use lanes::{CpuOptions, Device, MAX_THREADS, Memory, Roofline};
+pub use lanes::{CpuOptions, Device, KvType, MAX_THREADS, Memory, Roofline};
 pub use load::{ModelRef, default_model, find_model};
 pub use options::{DEFAULT_CONTEXT, DrafterChoice, GenerateOptions, LoadOptions};
 

@@ -46,7 +46,8 @@ pub struct LoadOptions {
     pub parking: bool,
     /// Where the target runs.
     pub device: Device,
-    /// Settings of the CPU lane. A context of `None` is the trained one, at most [`DEFAULT_CONTEXT`].
+    /// Settings of the CPU lane. A context of `None` is the trained one, at most [`DEFAULT_CONTEXT`]. A drafting model
+    /// keeps its keys and values as f16 whatever the target does.
     pub cpu: CpuOptions,
     /// Never use the network.
     pub offline: bool,

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use pilotfish::{
     CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Engine, Error, ErrorKind, Event, FinishReason,
-    GenerateOptions, Generation, LoadOptions, MAX_THREADS, Message, ModelRef, Prompt, SamplingParams,
+    GenerateOptions, Generation, KvType, LoadOptions, MAX_THREADS, Message, ModelRef, Prompt, SamplingParams,
     Summary,
 };
 use pilotfish_model::Family;
@@ -108,6 +108,31 @@ fn drafters_change_no_token() {
         let off = GenerateOptions { speculate: false, ..options.clone() };
         let (_, summary) = read(engine.complete("ab ab ab", &off).unwrap());
         assert_eq!((summary.tokens, summary.stats.drafted), (plain, 0));
+    }
+}
+
+#[test]
+fn drafters_change_no_token_over_quantized_keys_and_values() {
+    let folder = Folder::new(&llama());
+    folder.add("other.gguf", &llama().with_seed(5));
+    let cpu = CpuOptions { threads: Some(1), kv_type: KvType::Q8_0, ..CpuOptions::default() };
+    let options = LoadOptions { cpu, ..folder.options() };
+    let run = |load: LoadOptions| {
+        let mut engine = Engine::load(&load).unwrap();
+        assert!(engine.lane_info().numerics_id.ends_with("/kv-q8_0"));
+        let prompt = "ab cd ".repeat(20);
+        let summary = read(engine.complete(&prompt, &few(80)).unwrap()).1;
+        (summary.tokens, summary.stats.drafted)
+    };
+    let (plain, drafted) = run(LoadOptions { drafter: DrafterChoice::None, ..options.clone() });
+    assert_eq!((plain.len(), drafted), (80, 0));
+    for draft_model in [None, Some("model.gguf"), Some("other.gguf")] {
+        let draft_model =
+            draft_model.map(|name| ModelRef::Named(folder.path(name).to_str().unwrap().to_owned()));
+        let (tokens, drafted) =
+            run(LoadOptions { draft_model: draft_model.clone(), parking: false, ..options.clone() });
+        assert_eq!(tokens, plain, "{draft_model:?}");
+        assert!(drafted > 0, "{draft_model:?}");
     }
 }
 

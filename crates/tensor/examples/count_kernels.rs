@@ -14,7 +14,7 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
-use pilotfish_tensor::kernels::key_at;
+use pilotfish_tensor::kernels::{KvNumbers, KvPair, key_at};
 use pilotfish_tensor::{
     ActScheme, Activations, Attend, AttendScratch, BlockType, Columns, Kernels, KvRows, Matrix, f32_to_f16,
 };
@@ -147,7 +147,8 @@ fn attend(table: &'static Kernels, rows: usize) -> Box<dyn FnMut()> {
     let (q, mut out) = (numbers(rows * n_out), vec![0.0; rows * n_out]);
     let mut scratch = AttendScratch::new();
     Box::new(move || {
-        let kv = KvRows { keys: &keys, values: &halves, width: HEAD_DIM, head_dim: HEAD_DIM, committed };
+        let numbers = KvNumbers::F16(KvPair { keys: &keys, values: &halves });
+        let kv = KvRows { numbers, width: HEAD_DIM, head_dim: HEAD_DIM, committed };
         let seen: [Attend<'_>; 8] = std::array::from_fn(|row| {
             let row = row.min(rows - 1);
             Attend { first: 0, last: committed + row, path: &path[..=row], scale: 0.125, softcap: None }

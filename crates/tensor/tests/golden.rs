@@ -7,6 +7,7 @@
 
 mod rng;
 
+use pilotfish_tensor::kernels::{KV_GROUP, KvNumbers, KvPair};
 use pilotfish_tensor::{
     Activations, Attend, AttendScratch, BlockType, Columns, Kernels, KvRows, RopeStyle, f16_to_f32,
     f32_to_f16,
@@ -64,12 +65,37 @@ fn rows_hash(table: &Kernels) -> u64 {
     let mut keys = vec![0; positions * head_dim];
     table.to_halves(&numbers(positions * head_dim, &mut rng), &mut keys);
     assert!(keys.iter().all(|&half| f32_to_f16(f16_to_f32(half)) == half));
-    let kv = KvRows { keys: &keys, values: &keys, width: head_dim, head_dim, committed: positions };
+    let numbers = KvNumbers::F16(KvPair { keys: &keys, values: &keys });
+    let kv = KvRows { numbers, width: head_dim, head_dim, committed: positions };
     for softcap in [None, Some(8.0)] {
         let row = Attend { first: 30, last: positions - 1, path: &[], scale: 0.1, softcap };
         let block = Columns::new(&mut out[..80], 1, 80).whole();
         table.attend(&a[..80], &[row], &kv, &mut AttendScratch::new(), block);
         hash.add(&out[..80]);
+    }
+    hash.0
+}
+
+/// Quants, scales and attention over them.
+fn q8_hash(table: &Kernels) -> u64 {
+    let (mut rng, mut hash) = (Rng::new(23), Hash(0xcbf2_9ce4_8422_2325));
+    let (head_dim, positions) = (96, 304);
+    let (mut quants, mut scales) =
+        (vec![0; positions * head_dim], vec![0.0; positions * head_dim / KV_GROUP]);
+    table.to_quants(&numbers(positions * head_dim, &mut rng), head_dim, &mut quants, &mut scales);
+    hash.add(&quants.iter().map(|&quant| f32::from(quant)).collect::<Vec<_>>());
+    hash.add(&scales);
+    let numbers_of = KvNumbers::Q8_0 {
+        quants: KvPair { keys: &quants, values: &quants },
+        scales: KvPair { keys: &scales, values: &scales },
+    };
+    let kv = KvRows { numbers: numbers_of, width: head_dim, head_dim, committed: positions };
+    let (q, mut out) = (numbers(2 * head_dim, &mut rng), vec![0.0; 2 * head_dim]);
+    for softcap in [None, Some(8.0)] {
+        let row = Attend { first: 30, last: positions - 1, path: &[], scale: 0.1, softcap };
+        let block = Columns::new(&mut out, 1, 2 * head_dim).whole();
+        table.attend(&q, &[row], &kv, &mut AttendScratch::new(), block);
+        hash.add(&out);
     }
     hash.0
 }
@@ -83,11 +109,12 @@ fn results_match_the_recorded_hashes() {
             .map(|block_type| (block_type.name(), matmul_hash(table, block_type)))
             .collect();
         hashes.push(("rows", rows_hash(table)));
+        hashes.push(("kv q8_0", q8_hash(table)));
         assert_eq!(hashes, GOLDEN, "{}: {hashes:#018x?}", table.name());
     }
 }
 
-const GOLDEN: [(&str, u64); 15] = [
+const GOLDEN: [(&str, u64); 16] = [
     ("F32", 0x23d8_990d_74f5_d530),
     ("F16", 0x66d4_ccd4_894f_0366),
     ("BF16", 0x8710_7c93_3019_4bc0),
@@ -103,4 +130,5 @@ const GOLDEN: [(&str, u64); 15] = [
     ("Q6_K", 0xa37e_1989_9846_043c),
     ("IQ4_NL", 0xe1e5_e486_4c6b_db5c),
     ("rows", 0x248f_66b2_0eb4_4c27),
+    ("kv q8_0", 0x37c9_e2bb_0344_f411),
 ];

@@ -5,7 +5,7 @@
 
 mod rng;
 
-use pilotfish_tensor::kernels::{KEY_BLOCK, key_at};
+use pilotfish_tensor::kernels::{KEY_BLOCK, KV_GROUP, KvNumbers, KvPair, key_at};
 use pilotfish_tensor::{
     Attend, AttendScratch, Columns, Kernels, KvRows, RopeStyle, f16_to_f32, f32_to_f16, math,
 };
@@ -156,39 +156,91 @@ impl Spec {
     }
 }
 
+/// How keys and values are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    F16,
+    Q8,
+}
+
+impl Form {
+    const ALL: [Form; 2] = [Form::F16, Form::Q8];
+
+    /// What is left of numbers once they were kept.
+    fn kept(self, x: &[f32], head_dim: usize) -> Vec<f32> {
+        match self {
+            Form::F16 => x.iter().map(|&x| f16_to_f32(f32_to_f16(x))).collect(),
+            Form::Q8 => {
+                let (quants, scales) = quantized(x, head_dim);
+                let scale = |i: usize| scales[i / KV_GROUP];
+                quants.iter().enumerate().map(|(i, &quant)| f32::from(quant) * scale(i)).collect()
+            }
+        }
+    }
+}
+
+fn quantized(x: &[f32], head_dim: usize) -> (Vec<i8>, Vec<f32>) {
+    let (mut quants, mut scales) = (vec![99; x.len()], vec![9.0; x.len() / KV_GROUP]);
+    portable().to_quants(x, head_dim, &mut quants, &mut scales);
+    (quants, scales)
+}
+
 /// Keys and values of one head, by position.
 struct Cache {
+    form: Form,
     head_dim: usize,
     keys: Vec<f32>,
     values: Vec<f32>,
 }
 
+/// Keys and values as they lie in a cache, with two other heads around.
+struct Laid {
+    halves: [Vec<u16>; 2],
+    quants: [Vec<i8>; 2],
+    scales: [Vec<f32>; 2],
+}
+
 impl Cache {
-    fn random(positions: usize, head_dim: usize, rng: &mut Rng) -> Cache {
-        let mut halves = |scale: f32| -> Vec<f32> {
-            (0..positions * head_dim).map(|_| f16_to_f32(f32_to_f16(rng.signed() * scale))).collect()
+    /// Numbers that the form keeps as they are.
+    fn random(form: Form, positions: usize, head_dim: usize, rng: &mut Rng) -> Cache {
+        let mut numbers = |scale: f32| -> Vec<f32> {
+            let numbers: Vec<f32> = (0..positions * head_dim).map(|_| rng.signed() * scale).collect();
+            form.kept(&numbers, head_dim)
         };
-        Cache { head_dim, keys: halves(2.0), values: halves(1.0) }
+        Cache { form, head_dim, keys: numbers(2.0), values: numbers(1.0) }
     }
 
-    /// Lays it out with two other heads around, and every slot that no position uses poisoned with NaN.
-    fn lay_out(&self, committed: usize, path: &[u32]) -> (Vec<u16>, Vec<u16>) {
-        let positions = committed + path.len();
-        let slots = path.iter().map(|&slot| slot as usize + 1).max().unwrap_or(0).max(committed);
-        let width = self.head_dim * 3;
-        let place = |numbers: &[f32], at: &dyn Fn(usize, usize) -> usize| {
-            let mut halves = vec![0x7e00; slots.next_multiple_of(KEY_BLOCK) * width];
-            for position in 0..positions {
-                let slot = position.checked_sub(committed).map_or(position, |beyond| path[beyond] as usize);
-                let row = &numbers[position * self.head_dim..(position + 1) * self.head_dim];
-                for (number, &x) in row.iter().enumerate() {
-                    halves[at(slot, self.head_dim + number)] = f32_to_f16(x);
+    /// Lays it out with every slot that no position uses, and the heads around, poisoned.
+    fn lay_out(&self, committed: usize, path: &[u32]) -> Laid {
+        let halves = |x: &[f32]| -> Vec<u16> { x.iter().map(|&x| f32_to_f16(x)).collect() };
+        let mut laid = Laid { halves: [vec![], vec![]], quants: [vec![], vec![]], scales: [vec![], vec![]] };
+        for (side, numbers) in [&self.keys, &self.values].into_iter().enumerate() {
+            match self.form {
+                Form::F16 => laid.halves[side] = self.place(side, &halves(numbers), 0x7e00, committed, path),
+                Form::Q8 => {
+                    let (quants, scales) = quantized(numbers, self.head_dim);
+                    laid.quants[side] = self.place(side, &quants, 77, committed, path);
+                    laid.scales[side] = self.place(side, &scales, f32::NAN, committed, path);
                 }
             }
-            halves
-        };
-        let keys = place(&self.keys, &|slot, number| key_at(width, slot, number));
-        (keys, place(&self.values, &|slot, number| slot * width + number))
+        }
+        laid
+    }
+
+    /// Puts entries of every position, keys for side 0 and values for side 1, into slots of three heads.
+    fn place<T: Copy>(&self, side: usize, x: &[T], poison: T, committed: usize, path: &[u32]) -> Vec<T> {
+        let entries = x.len() / (self.keys.len() / self.head_dim);
+        let slots = path.iter().map(|&slot| slot as usize + 1).max().unwrap_or(0).max(committed);
+        let width = entries * 3;
+        let mut placed = vec![poison; slots.next_multiple_of(KEY_BLOCK) * width];
+        for position in 0..committed + path.len() {
+            let slot = position.checked_sub(committed).map_or(position, |beyond| path[beyond] as usize);
+            for (number, &x) in x[position * entries..(position + 1) * entries].iter().enumerate() {
+                let at = [key_at(width, slot, entries + number), slot * width + entries + number];
+                placed[at[side]] = x;
+            }
+        }
+        placed
     }
 
     fn attend(&self, table: &Kernels, q: &[f32], spec: &Spec, committed: usize, path: &[u32]) -> Vec<f32> {
@@ -197,16 +249,20 @@ impl Cache {
 
     /// Rows with paths of their own, which share the slots they have in common.
     fn attend_rows(&self, table: &Kernels, q: &[f32], rows: &[Attend<'_>], committed: usize) -> Vec<f32> {
+        fn middle<T>([keys, values]: &[Vec<T>; 2], entries: usize) -> KvPair<'_, T> {
+            KvPair { keys: &keys[entries * KEY_BLOCK..], values: &values[entries..] }
+        }
         let longest =
             rows.iter().map(|row| row.path).max_by_key(|path| path.len()).expect("at least one row");
-        let (keys, values) = self.lay_out(committed, longest);
-        let kv = KvRows {
-            keys: &keys[self.head_dim * KEY_BLOCK..],
-            values: &values[self.head_dim..],
-            width: self.head_dim * 3,
-            head_dim: self.head_dim,
-            committed,
+        let laid = self.lay_out(committed, longest);
+        let numbers = match self.form {
+            Form::F16 => KvNumbers::F16(middle(&laid.halves, self.head_dim)),
+            Form::Q8 => KvNumbers::Q8_0 {
+                quants: middle(&laid.quants, self.head_dim),
+                scales: middle(&laid.scales, self.head_dim / KV_GROUP),
+            },
         };
+        let kv = KvRows { numbers, width: self.head_dim * 3, head_dim: self.head_dim, committed };
         let mut out = vec![f32::NAN; q.len()];
         let block = Columns::new(&mut out, rows.len(), q.len() / rows.len()).whole();
         table.attend(q, rows, &kv, &mut AttendScratch::new(), block);
@@ -250,97 +306,182 @@ fn scattered(start: usize, n: usize) -> Vec<u32> {
 
 #[test]
 fn attention_depends_on_positions_alone_and_is_right() {
-    let mut rng = Rng::new(13);
-    let lengths = (1..=300).chain(1023..=1025).chain(4095..=4097);
-    for (i, length) in lengths.enumerate() {
-        let head_dim = [64, 16, 128, 12, 256][i % 5].min(if length > 300 { 64 } else { 256 });
-        let n_rep = [1, 2, 3, 7][i % 4];
-        let cache = Cache::random(length, head_dim, &mut rng);
-        let q: Vec<f32> = (0..n_rep * head_dim).map(|_| rng.signed() * 2.0).collect();
-        let window = [length, 1, 33, 64, 100, 512][i % 6].min(length);
-        let spec = Spec {
-            first: length - window,
-            last: length - 1,
-            scale: 1.0 / (head_dim as f32).sqrt(),
-            softcap: (i % 3 == 0).then_some(20.0),
-        };
-        let expected = cache.attend(portable(), &q, &spec, length, &[]);
-        let exact = cache.exact(&q, &spec);
-        for (ours, exact) in expected.iter().zip(&exact) {
-            assert!((f64::from(*ours) - exact).abs() < 2e-5, "length {length}: {ours} {exact}");
-        }
-        for table in Kernels::available() {
-            for beyond in [0, 1, 5, 16, 40] {
-                let beyond = beyond.min(length);
-                let path = scattered(length, beyond);
-                let out = cache.attend(table, &q, &spec, length - beyond, &path);
-                assert_eq!(bits(&out), bits(&expected), "{} length {length} path {beyond}", table.name());
+    for form in Form::ALL {
+        let mut rng = Rng::new(13);
+        let lengths = (1..=300).chain(1023..=1025).chain(4095..=4097);
+        for (i, length) in lengths.enumerate() {
+            let dims = if form == Form::F16 { [64, 16, 128, 12, 256] } else { [64, 32, 128, 96, 256] };
+            let head_dim = dims[i % 5].min(if length > 300 { 64 } else { 256 });
+            let n_rep = [1, 2, 3, 7][i % 4];
+            let cache = Cache::random(form, length, head_dim, &mut rng);
+            let q: Vec<f32> = (0..n_rep * head_dim).map(|_| rng.signed() * 2.0).collect();
+            let window = [length, 1, 33, 64, 100, 512][i % 6].min(length);
+            let spec = Spec {
+                first: length - window,
+                last: length - 1,
+                scale: 1.0 / (head_dim as f32).sqrt(),
+                softcap: (i % 3 == 0).then_some(20.0),
+            };
+            let expected = cache.attend(portable(), &q, &spec, length, &[]);
+            let exact = cache.exact(&q, &spec);
+            for (ours, exact) in expected.iter().zip(&exact) {
+                assert!((f64::from(*ours) - exact).abs() < 2e-5, "{form:?} length {length}: {ours} {exact}");
             }
-            // One query head at a time gives what all together give.
-            for (q, expected) in q.chunks(head_dim).zip(expected.chunks(head_dim)) {
-                assert_eq!(bits(&cache.attend(table, q, &spec, length, &[])), bits(expected));
+            for table in Kernels::available() {
+                for beyond in [0, 1, 5, 16, 40] {
+                    let beyond = beyond.min(length);
+                    let path = scattered(length, beyond);
+                    let out = cache.attend(table, &q, &spec, length - beyond, &path);
+                    let what = format!("{form:?} {} length {length} path {beyond}", table.name());
+                    assert_eq!(bits(&out), bits(&expected), "{what}");
+                }
+                // One query head at a time gives what all together give.
+                for (q, expected) in q.chunks(head_dim).zip(expected.chunks(head_dim)) {
+                    assert_eq!(bits(&cache.attend(table, q, &spec, length, &[])), bits(expected));
+                }
             }
         }
     }
 }
 
 #[test]
-fn rows_that_attend_together_get_what_each_gets_alone() {
-    let mut rng = Rng::new(17);
-    let (head_dim, n_rep, committed) = (24, 3, 190);
-    let cache = Cache::random(committed + 12, head_dim, &mut rng);
-    let path = scattered(committed, 12);
-    let spec = |row: usize| Spec {
-        first: [0, 130, 150][row % 3],
-        last: committed + row - 1,
-        scale: 0.2,
-        softcap: row.is_multiple_of(2).then_some(9.0),
+fn attention_over_quants_is_near_attention_over_floats() {
+    let mut rng = Rng::new(18);
+    let (head_dim, length) = (64, 500);
+    let mut random = |n: usize, scale: f32| -> Vec<f32> { (0..n).map(|_| rng.signed() * scale).collect() };
+    let (keys, values) = (random(length * head_dim, 2.0), random(length * head_dim, 1.0));
+    let q = random(3 * head_dim, 2.0);
+    let spec = Spec { first: 0, last: length - 1, scale: 0.125, softcap: None };
+    let kept = |form: Form| Cache {
+        form,
+        head_dim,
+        keys: form.kept(&keys, head_dim),
+        values: form.kept(&values, head_dim),
     };
-    let q: Vec<f32> = (0..12 * n_rep * head_dim).map(|_| rng.signed() * 2.0).collect();
-    for table in Kernels::available() {
-        let rows: Vec<Attend<'_>> = (1..=12).map(|row| spec(row).with(&path[..row])).collect();
-        let together = cache.attend_rows(table, &q, &rows, committed);
-        for ((row, q), together) in
-            rows.iter().zip(q.chunks(n_rep * head_dim)).zip(together.chunks(n_rep * head_dim))
-        {
-            let alone = cache.attend_rows(portable(), q, std::slice::from_ref(row), committed);
-            assert_eq!(bits(together), bits(&alone), "{}", table.name());
+    let floats = Cache { keys: keys.clone(), values: values.clone(), ..kept(Form::F16) };
+    let exact = floats.exact(&q, &spec);
+    // Half a step of a key or a value is 1/254 of the largest number of its group. A score adds 64 of a key's errors,
+    // which mostly cancel; an output is a mean of values. A tenth of a step of a value is what is left of both.
+    for (form, bound) in [(Form::F16, 1e-4), (Form::Q8, 1.0 / 1270.0)] {
+        let ours = kept(form).attend(Kernels::best(), &q, &spec, length, &[]);
+        let squares: f64 = ours.iter().zip(&exact).map(|(&a, b)| (f64::from(a) - b).powi(2)).sum();
+        let rms = (squares / exact.len() as f64).sqrt();
+        println!("{form:?}: {rms}");
+        assert!(rms < bound, "{form:?}: {rms}");
+    }
+}
+
+#[test]
+fn rows_that_attend_together_get_what_each_gets_alone() {
+    for (form, head_dim) in [(Form::F16, 24), (Form::Q8, 96)] {
+        let mut rng = Rng::new(17);
+        let (n_rep, committed) = (3, 190);
+        let cache = Cache::random(form, committed + 12, head_dim, &mut rng);
+        let path = scattered(committed, 12);
+        let spec = |row: usize| Spec {
+            first: [0, 130, 150][row % 3],
+            last: committed + row - 1,
+            scale: 0.2,
+            softcap: row.is_multiple_of(2).then_some(9.0),
+        };
+        let q: Vec<f32> = (0..12 * n_rep * head_dim).map(|_| rng.signed() * 2.0).collect();
+        for table in Kernels::available() {
+            let rows: Vec<Attend<'_>> = (1..=12).map(|row| spec(row).with(&path[..row])).collect();
+            let together = cache.attend_rows(table, &q, &rows, committed);
+            for ((row, q), together) in
+                rows.iter().zip(q.chunks(n_rep * head_dim)).zip(together.chunks(n_rep * head_dim))
+            {
+                let alone = cache.attend_rows(portable(), q, std::slice::from_ref(row), committed);
+                assert_eq!(bits(together), bits(&alone), "{form:?} {}", table.name());
+            }
         }
     }
 }
 
 #[test]
 fn a_nan_key_shows_only_where_it_is_seen() {
-    let mut rng = Rng::new(14);
-    let mut cache = Cache::random(200, 32, &mut rng);
-    let q: Vec<f32> = (0..64).map(|_| rng.signed()).collect();
+    for form in Form::ALL {
+        let mut rng = Rng::new(14);
+        let mut cache = Cache::random(form, 200, 64, &mut rng);
+        let q: Vec<f32> = (0..128).map(|_| rng.signed()).collect();
+        let spec = |first, last| Spec { first, last, scale: 0.2, softcap: None };
+        let clean = cache.attend(portable(), &q, &spec(101, 199), 200, &[]);
+        cache.keys[100 * 64 + 5] = f32::NAN;
+        for table in Kernels::available() {
+            assert_eq!(bits(&cache.attend(table, &q, &spec(101, 199), 200, &[])), bits(&clean));
+            assert!(cache.attend(table, &q, &spec(100, 199), 200, &[]).iter().all(|x| x.is_nan()));
+            assert!(cache.attend(table, &q, &spec(0, 150), 200, &[]).iter().all(|x| x.is_nan()));
+        }
+    }
+}
+
+#[test]
+fn a_quantized_value_that_is_not_finite_shows_only_where_it_is_seen() {
+    let mut rng = Rng::new(19);
+    let q: Vec<f32> = (0..128).map(|_| rng.signed()).collect();
     let spec = |first, last| Spec { first, last, scale: 0.2, softcap: None };
-    let clean = cache.attend(portable(), &q, &spec(101, 199), 200, &[]);
-    cache.keys[100 * 32 + 5] = f32::NAN;
-    for table in Kernels::available() {
-        assert_eq!(bits(&cache.attend(table, &q, &spec(101, 199), 200, &[])), bits(&clean));
-        assert!(cache.attend(table, &q, &spec(100, 199), 200, &[]).iter().all(|x| x.is_nan()));
-        assert!(cache.attend(table, &q, &spec(0, 150), 200, &[]).iter().all(|x| x.is_nan()));
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut cache = Cache::random(Form::Q8, 200, 64, &mut rng);
+        let clean = cache.attend(portable(), &q, &spec(101, 199), 200, &[]);
+        cache.values[100 * 64 + 5] = bad;
+        for table in Kernels::available() {
+            assert_eq!(bits(&cache.attend(table, &q, &spec(101, 199), 200, &[])), bits(&clean));
+            assert!(cache.attend(table, &q, &spec(100, 199), 200, &[]).iter().all(|x| x.is_nan()));
+            assert!(cache.attend(table, &q, &spec(0, 150), 200, &[]).iter().all(|x| x.is_nan()));
+        }
+    }
+}
+
+#[test]
+fn quants_are_the_nearest_and_heads_know_nothing_of_each_other() {
+    let mut rng = Rng::new(20);
+    for head_dim in [32, 64, 96] {
+        let heads: Vec<Vec<f32>> = (0..40)
+            .map(|i| if i % 2 == 0 { numbers(head_dim, &mut rng) } else { vec![rng.signed(); head_dim] })
+            .collect();
+        let all = heads.concat();
+        let (quants, scales) = quantized(&all, head_dim);
+        let scale_bits = bits(&scales);
+        for table in Kernels::available() {
+            let (mut again, mut scales) = (vec![99; all.len()], vec![9.0; all.len() / KV_GROUP]);
+            table.to_quants(&all, head_dim, &mut again, &mut scales);
+            assert_eq!((again, bits(&scales)), (quants.clone(), scale_bits.clone()), "{}", table.name());
+        }
+        for (i, x) in heads.iter().enumerate() {
+            let at = i * head_dim..(i + 1) * head_dim;
+            let (alone, own) = quantized(x, head_dim);
+            let shared = &scales[at.start / KV_GROUP..at.end / KV_GROUP];
+            assert_eq!((&alone[..], bits(&own)), (&quants[at], bits(shared)));
+            let finite = x.iter().all(|x| x.is_finite());
+            assert_eq!((own.iter().all(|s| s.is_nan()), own.iter().any(|s| s.is_nan())), (!finite, !finite));
+            for (j, &x) in x.iter().enumerate().filter(|_| finite) {
+                let scale = own[j / KV_GROUP];
+                let error = (f32::from(alone[j]) * scale - x).abs();
+                assert!(error <= scale * 0.5001 + 4e-37, "{x} became {} of {scale}", alone[j]);
+            }
+        }
     }
 }
 
 #[test]
 fn huge_scores_do_not_overflow() {
-    let mut rng = Rng::new(15);
-    let cache = Cache::random(150, 16, &mut rng);
-    let q: Vec<f32> = (0..16).map(|_| rng.signed() * 1e4).collect();
-    let spec = Spec { first: 0, last: 149, scale: 1.0, softcap: None };
-    let expected = cache.attend(portable(), &q, &spec, 150, &[]);
-    assert!(expected.iter().all(|x| x.is_finite()));
-    for table in Kernels::available() {
-        assert_eq!(bits(&cache.attend(table, &q, &spec, 150, &[])), bits(&expected));
+    for form in Form::ALL {
+        let mut rng = Rng::new(15);
+        let cache = Cache::random(form, 150, 32, &mut rng);
+        let q: Vec<f32> = (0..32).map(|_| rng.signed() * 1e4).collect();
+        let spec = Spec { first: 0, last: 149, scale: 1.0, softcap: None };
+        let expected = cache.attend(portable(), &q, &spec, 150, &[]);
+        assert!(expected.iter().all(|x| x.is_finite()));
+        for table in Kernels::available() {
+            assert_eq!(bits(&cache.attend(table, &q, &spec, 150, &[])), bits(&expected));
+        }
     }
 }
 
 #[test]
 #[should_panic(expected = "no position")]
 fn attending_to_nothing_is_refused() {
-    let cache = Cache::random(4, 16, &mut Rng::new(16));
+    let cache = Cache::random(Form::F16, 4, 16, &mut Rng::new(16));
     let spec = Spec { first: 3, last: 2, scale: 1.0, softcap: None };
     cache.attend(Kernels::best(), &[0.0; 16], &spec, 4, &[]);
 }

@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pilotfish::{CatalogError, CpuOptions, DEFAULT_CONTEXT, Device, ModelRef, Quiet, find_model};
+use pilotfish::{CatalogError, CpuOptions, DEFAULT_CONTEXT, Device, KvType, ModelRef, Quiet, find_model};
 use pilotfish_model::text::{ChatTemplate, Tokenizer};
 use pilotfish_model::{Gguf, Model, ModelError, Safetensors, Value};
 use serde::Serialize;
 use serde_json::{Map, json};
 
+use crate::args::KvArgs;
 use crate::exit::{Outcome, escape, usage};
 use crate::numbers::whole;
 use crate::output;
@@ -36,6 +37,8 @@ pub(crate) struct InspectArgs {
     /// Context for which to work out the memory needed [default: the trained one, at most 8192].
     #[arg(short, long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     ctx_size: Option<usize>,
+    #[command(flatten)]
+    kv: KvArgs,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -105,8 +108,9 @@ struct Runs {
 /// # Errors
 /// A model that is not on this machine, or a file that is damaged.
 pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Outcome> {
+    let kv_type = args.kv.kv_type()?;
     let path = local_path(&args.file)?;
-    let report = if is_safetensors(&path) { safetensors(&path, args)? } else { gguf(&path, args)? };
+    let report = if is_safetensors(&path) { safetensors(&path, args)? } else { gguf(&path, args, kv_type)? };
     if args.json {
         output::json(&report)?;
     } else {
@@ -131,7 +135,7 @@ fn is_safetensors(path: &Path) -> bool {
     name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")
 }
 
-fn gguf(path: &Path, args: &InspectArgs) -> anyhow::Result<Report> {
+fn gguf(path: &Path, args: &InspectArgs, kv_type: KvType) -> anyhow::Result<Report> {
     let file = Gguf::open(path)?;
     let tensors: Vec<Tensor> = file
         .tensors()
@@ -155,7 +159,7 @@ fn gguf(path: &Path, args: &InspectArgs) -> anyhow::Result<Report> {
         parameters: tensors.iter().map(Tensor::elements).sum(),
         types: shares(&tensors),
         tensors: args.tensors.then_some(tensors),
-        runs: runs(file, args.ctx_size)?,
+        runs: runs(file, args.ctx_size, kv_type)?,
     })
 }
 
@@ -214,7 +218,7 @@ impl Runs {
     }
 }
 
-fn runs(file: Gguf, context: Option<usize>) -> anyhow::Result<Runs> {
+fn runs(file: Gguf, context: Option<usize>, kv_type: KvType) -> anyhow::Result<Runs> {
     let checked: Result<(Model, bool), ModelError> = (|| {
         let model = Model::from_gguf(file)?;
         let tokenizer = Tokenizer::from_gguf(model.metadata())?;
@@ -237,7 +241,10 @@ fn runs(file: Gguf, context: Option<usize>) -> anyhow::Result<Runs> {
             )));
         }
     };
-    let cpu = CpuOptions { context: Some(context), ..CpuOptions::default() };
+    if let Err(error) = kv_type.check(&model) {
+        return Ok(Runs::impossible(error.to_string()));
+    }
+    let cpu = CpuOptions { context: Some(context), kv_type, ..CpuOptions::default() };
     let memory = pilotfish::lanes::memory(Device::Cpu, &model, &cpu);
     let merges = model.metadata().strings("tokenizer.ggml.merges")?.map_or(0, |merges| merges.len());
     let text_bytes = text_bytes(config.vocab, merges);

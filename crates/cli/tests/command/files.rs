@@ -174,6 +174,9 @@ fn inspect_tells_what_a_model_needs() {
     let sum: u64 = types.iter().map(|t| t["bytes"].as_u64().unwrap()).sum();
     assert!(sum < report["bytes"].as_u64().unwrap());
     home.run(&["inspect", "model.gguf", "-c", "513"]).fails(2, &["513", "512"]);
+    let kept = ["inspect", "model.gguf", "--json", "-c", "100", "-ctk", "q8_0", "-ctv", "q8_0"];
+    // A byte a number, and four for each 32.
+    assert_eq!(home.run(&kept).json()["runs"]["kv_bytes"], 100 * 2 * 2 * 2 * (64 + 64 / 32 * 4));
 
     let text = home.run(&["inspect", "model.gguf", "--tensors"]).ok();
     assert!(text.contains("blk.1.ffn_down.weight") && text.contains("Q8_0"), "{text}");

@@ -44,6 +44,25 @@ fn a_long_answer_is_the_same_with_ngrams() {
 }
 
 #[test]
+fn quantized_keys_and_values_give_the_same_tokens_with_every_drafter() {
+    let home = Home::with_model();
+    home.write("narrow.gguf", &TinySpec { head_dim: 16, ..TinySpec::new(Family::Llama) }.gguf());
+    let prompt = "ab cd ".repeat(20);
+    let base = ["--raw", &prompt, "-n", "60", "--ignore-eos", "-ctk", "q8_0", "-ctv", "q8_0"];
+    let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat());
+    // The drafter's own keys and values stay f16, so its heads may have any width.
+    for drafter in [&["--drafter", "ngram"][..], &["-md", "model.gguf"], &["-md", "narrow.gguf"]] {
+        let guessed = home.answer(&[&base[..], drafter].concat());
+        assert_eq!(guessed["tokens"], plain["tokens"], "{drafter:?}");
+        assert!(guessed["timings"]["draft_n"].as_u64() > Some(0), "{guessed}");
+    }
+    let kept = [&["run", "-m", "narrow.gguf"][..], &base].concat();
+    home.run(&kept).fails(1, &["cannot load", "multiple of 32", "have 16"]);
+    let shown = home.run(&["inspect", "narrow.gguf", "-ctk", "q8_0", "-ctv", "q8_0"]).ok();
+    assert!(shown.contains("cannot run") && shown.contains("have 16"), "{shown}");
+}
+
+#[test]
 fn threads_change_no_token() {
     let home = Home::with_model();
     let base = ["run", "--json", "-m", "model.gguf", "--raw", "the fish", "-n", "16", "--ignore-eos"];

@@ -149,6 +149,12 @@ fn wrong_values_name_their_flag() {
         (&["--drafter", "none", "--spec-draft-n-max", "3"], &["--spec-draft-n-max", "--drafter none"]),
         (&["--drafter", "none", "--spec-draft-p-min", "0.5"], &["--spec-draft-p-min", "--drafter none"]),
         (&["--spec-draft-p-min", "0.5"], &["--spec-draft-p-min", "-md"]),
+        (&["-ctk", "q4_0"], &["--cache-type-k: `q4_0` is not possible", "f16 or q8_0"]),
+        (&["-ctv", "bf16"], &["--cache-type-v: `bf16` is not possible", "f16 or q8_0"]),
+        (&["-ctk", "q8_0", "-ctv", "f32"], &["`f32`", "f16 or q8_0"]),
+        (&["-ctk", "q8_0"], &["-ctk is q8_0 and -ctv is f16", "alike", "both"]),
+        (&["-ctk", "f16", "-ctv", "q8_0"], &["-ctk is f16 and -ctv is q8_0", "alike"]),
+        (&["-ctkd", "q8_0"], &["-ctkd", "f16"]),
         (&["-dev", "gpu"], &["-dev", "not built"]),
         (&["-dev", "coreml"], &["-dev", "not built"]),
         (&["-dev", "toaster"], &["-dev", "toaster"]),
@@ -191,6 +197,8 @@ fn bench_and_eval_check_their_flags_first() {
     home.run(&["bench", "-m", "model.gguf", "-r", "0"]).fails(2, &["-r"]);
     home.run(&["bench", "-m", "model.gguf", "--only", "poetry"]).fails(2, &["poetry", "translate"]);
     home.run(&["bench", "-m", "model.gguf", "-t", "20000"]).fails(2, &["-t", "512"]);
+    home.run(&["bench", "-m", "model.gguf", "-ctk", "q8_0"]).fails(2, &["-ctk", "-ctv"]);
+    home.run(&["inspect", "model.gguf", "-ctv", "q8_0"]).fails(2, &["-ctk", "-ctv"]);
     home.run(&["eval"]).fails(2, &["ppl"]);
     home.write("text", b"some text");
     home.run(&["eval", "ppl", "text", "-m", "model.gguf", "-c", "3"]).fails(2, &["-c"]);

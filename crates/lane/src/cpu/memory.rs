@@ -51,7 +51,7 @@ impl Memory {
         }
         let ropes: usize = graph.ropes().iter().map(|rope| rope.dims * size_of::<f32>()).sum();
         let work = ropes as u64 * context as u64 + work(model, context.min(ROWS)) as u64;
-        let kv = model.config().kv_bytes_per_position().saturating_mul(context as u64);
+        let kv = options.kv_type.bytes_per_position(model).saturating_mul(context as u64);
         Self { weights, kv, work, loading: peak.saturating_sub(weights + kv + work) }
     }
 
@@ -90,7 +90,7 @@ mod tests {
     use pilotfish_model::{Family, Gguf};
 
     use super::*;
-    use crate::cpu::CpuLane;
+    use crate::cpu::{CpuLane, KvType};
     use crate::{Batch, Lane, Want};
 
     #[test]
@@ -98,15 +98,18 @@ mod tests {
         for family in Family::ALL {
             let model = Model::from_gguf(Gguf::parse(TinySpec::new(family).gguf()).unwrap()).unwrap();
             let model = Arc::new(model);
-            let options = CpuOptions { context: Some(256), threads: Some(1), ..CpuOptions::default() };
-            let memory = Memory::of(&model, &options);
-            let mut lane = CpuLane::new(Arc::clone(&model), &options).unwrap();
-            lane.forward(&Batch::chain(&[1; 256], Want::Argmax)).unwrap();
-            assert_eq!(memory.weights, lane.plan.bytes(), "{family:?}");
-            assert_eq!(memory.kv, lane.kv.bytes(), "{family:?}");
-            let ropes: u64 = lane.ropes.iter().map(|rope| size_of_val(rope.row(0)) as u64 * 256).sum();
-            let (work, real) = (memory.work - ropes, lane.workspace.bytes());
-            assert!(real <= work && work < 2 * real, "{family:?} {work} {real}");
+            for kv_type in KvType::ALL {
+                let options =
+                    CpuOptions { context: Some(256), threads: Some(1), kv_type, ..CpuOptions::default() };
+                let memory = Memory::of(&model, &options);
+                let mut lane = CpuLane::new(Arc::clone(&model), &options).unwrap();
+                lane.forward(&Batch::chain(&[1; 256], Want::Argmax)).unwrap();
+                assert_eq!(memory.weights, lane.plan.bytes(), "{family:?}");
+                assert_eq!(memory.kv, lane.kv.bytes(), "{family:?} {kv_type}");
+                let ropes: u64 = lane.ropes.iter().map(|rope| size_of_val(rope.row(0)) as u64 * 256).sum();
+                let (work, real) = (memory.work - ropes, lane.workspace.bytes());
+                assert!(real <= work && work < 2 * real, "{family:?} {work} {real}");
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ use pilotfish_tensor::kernels::Kernels;
 
 use crate::{Batch, Lane, LaneError, LaneInfo, Rows};
 use kv::KvCache;
+pub use kv::KvType;
 pub use memory::Memory;
 use paths::Paths;
 use plan::Plan;
@@ -48,6 +49,8 @@ pub struct CpuOptions {
     pub threads: Option<usize>,
     /// Most positions; `None` takes the model's trained context. The cache grows as it fills.
     pub context: Option<usize>,
+    /// How keys and values are kept.
+    pub kv_type: KvType,
     /// Kernel table; the default is the fastest this processor can run.
     pub kernels: &'static Kernels,
     /// Fills every buffer with this value before it is written, so that tests see any read of
@@ -57,7 +60,13 @@ pub struct CpuOptions {
 
 impl Default for CpuOptions {
     fn default() -> Self {
-        Self { threads: None, context: None, kernels: Kernels::best(), poison: None }
+        Self {
+            threads: None,
+            context: None,
+            kv_type: KvType::default(),
+            kernels: Kernels::best(),
+            poison: None,
+        }
     }
 }
 
@@ -78,8 +87,8 @@ impl CpuLane {
     /// Packs the model's weights for this processor.
     ///
     /// # Errors
-    /// [`LaneError::Load`] when the asked context is 0 or beyond the trained one, there are too many threads, or there is
-    /// no memory for the packed weights.
+    /// [`LaneError::Load`] when the asked context is 0 or beyond the trained one, there are too many threads, the
+    /// model's heads cannot be kept as asked, or there is no memory for the packed weights.
     pub fn new(model: Arc<Model>, options: &CpuOptions) -> Result<Self, LaneError> {
         let trained = model.config().context;
         let context = options.context.unwrap_or(trained);
@@ -93,15 +102,16 @@ impl CpuLane {
                 "{threads} threads were asked for; the most are {MAX_THREADS}"
             )));
         }
+        options.kv_type.check(&model)?;
         let kernels = options.kernels;
         let mut threads = Threads::new(options.threads.unwrap_or_else(|| physical_cores().min(MAX_THREADS)));
         let plan = Plan::new(&model, kernels, &mut threads)?;
         let graph = model.graph();
-        let kv = KvCache::new((0..graph.n_layers()).map(|layer| graph.kv_width(layer)).collect());
+        let kv = KvCache::new(options.kv_type, (0..graph.n_layers()).map(|layer| graph.kv_width(layer)));
         let ropes = graph.ropes().iter().map(|rope| RopeTable::new(rope, &model)).collect();
         let info = LaneInfo {
             name: "cpu".to_owned(),
-            numerics_id: format!("{}/kv-f16", kernels.numerics_id()),
+            numerics_id: format!("{}/kv-{}", kernels.numerics_id(), options.kv_type),
             context,
             vocab: graph.vocab(),
             max_width: MAX_WIDTH,

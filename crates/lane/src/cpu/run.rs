@@ -10,10 +10,10 @@ use std::cell::RefCell;
 
 use pilotfish_model::Model;
 use pilotfish_model::graph::{Op, RopeStyle, ValueId, WeightId};
-use pilotfish_tensor::kernels::{self, Attend, AttendScratch, Columns, KEY_BLOCK, Kernels, KvRows};
+use pilotfish_tensor::kernels::{self, Attend, AttendScratch, Columns, Kernels, KvRows};
 
 use super::head;
-use super::kv::KvCache;
+use super::kv::{KvCache, NewRow};
 use super::paths::Paths;
 use super::plan::Plan;
 use super::products::Product;
@@ -123,7 +123,7 @@ impl Pass<'_> {
             }
             Op::Attention { q, k, v, layer, n_heads, n_kv_heads, head_dim, window, scale, .. } => {
                 let heads = HeadShape { n_rep: n_heads / n_kv_heads, n_kv_heads, head_dim, window, scale };
-                self.append(kv, layer, self.value(workspace, k), self.value(workspace, v));
+                self.append(kv, layer, head_dim, self.value(workspace, k), self.value(workspace, v));
                 self.attend(threads, kv, layer, heads, self.value(workspace, q), &mut y);
             }
             Op::GatedMlp { x, gate, up, down, activation, .. } => {
@@ -162,12 +162,16 @@ impl Pass<'_> {
     }
 
     /// Writes the rows' keys and values behind the committed positions.
-    fn append(&self, kv: &mut KvCache, layer: usize, k: &[f32], v: &[f32]) {
+    fn append(&self, kv: &mut KvCache, layer: usize, head_dim: usize, k: &[f32], v: &[f32]) {
         let width = self.model.graph().kv_width(layer);
-        let (mut key, mut value) = (vec![0; width], vec![0; width]);
+        let [mut key, mut value] = [NewRow::new(kv.kind(), width), NewRow::new(kv.kind(), width)];
         for (row, (k, v)) in k.chunks_exact(width).zip(v.chunks_exact(width)).enumerate() {
-            self.kernels.to_halves(k, &mut key);
-            self.kernels.to_halves(v, &mut value);
+            for (new, x) in [(&mut key, k), (&mut value, v)] {
+                match new {
+                    NewRow::F16(halves) => self.kernels.to_halves(x, halves),
+                    NewRow::Q8_0 { quants, scales } => self.kernels.to_quants(x, head_dim, quants, scales),
+                }
+            }
             kv.write(layer, row, &key, &value);
         }
     }
@@ -182,7 +186,6 @@ impl Pass<'_> {
         y: &mut [f32],
     ) {
         let HeadShape { n_rep, n_kv_heads, head_dim, window, scale } = heads;
-        let cache = kv.layer(layer);
         let seen: Vec<Attend<'_>> = (0..self.batch.width())
             .map(|row| {
                 let last = self.paths.position(row);
@@ -203,8 +206,7 @@ impl Pass<'_> {
         threads.for_each(items, |(seen, q, block)| {
             let head = block.columns().start / (n_rep * head_dim);
             let rows = KvRows {
-                keys: &cache.keys[head * head_dim * KEY_BLOCK..],
-                values: &cache.values[head * head_dim..],
+                numbers: kv.head(layer, head, head_dim),
                 width: n_kv_heads * head_dim,
                 head_dim,
                 committed: self.paths.committed(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pilotfish_lane::cpu::{CpuLane, CpuOptions};
+use pilotfish_lane::cpu::{CpuLane, CpuOptions, KvType};
 use pilotfish_lane::{Batch, Lane, Row, Want};
 use pilotfish_model::testing::{Random, TinySpec};
 use pilotfish_model::{Family, Gguf, Model};
@@ -43,13 +43,15 @@ pub(crate) struct Settings {
     pub(crate) widths: usize,
     pub(crate) drafts: usize,
     pub(crate) lengths: usize,
+    pub(crate) kv_types: usize,
 }
 
 impl Settings {
     /// In the order of [`from_rows`].
-    pub(crate) fn sizes(&self) -> [usize; 8] {
-        let Self { families, block_types, tables, threads, chunks, widths, drafts, lengths } = *self;
-        [widths, block_types, lengths, chunks, families, threads, drafts, tables]
+    pub(crate) fn sizes(&self) -> [usize; 9] {
+        let Self { families, block_types, tables, threads, chunks, widths, drafts, lengths, kv_types } =
+            *self;
+        [widths, block_types, lengths, chunks, families, threads, drafts, kv_types, tables]
     }
 }
 
@@ -63,6 +65,7 @@ pub(crate) fn settings() -> Settings {
         widths: WIDTHS,
         drafts: DRAFTS.len(),
         lengths: LENGTHS,
+        kv_types: KvType::ALL.len(),
     }
 }
 
@@ -84,29 +87,41 @@ pub(crate) struct Case {
     pub(crate) width: usize,
     pub(crate) draft: usize,
     pub(crate) length: usize,
+    pub(crate) kv_type: usize,
     pub(crate) seed: u64,
 }
 
 impl Case {
-    /// One thread, the prompt in one pass, no guesses, width 1.
+    /// One thread, the prompt in one pass, no guesses, width 1, keys and values in f16.
     pub(crate) fn plain(family: usize, block_type: usize) -> Self {
         let chunk = CHUNKS.len() - 1;
-        Self { family, block_type, table: 0, threads: 0, chunk, width: 0, draft: 0, length: 0, seed: 7 }
+        Self {
+            family,
+            block_type,
+            table: 0,
+            threads: 0,
+            chunk,
+            width: 0,
+            draft: 0,
+            length: 0,
+            kv_type: 0,
+            seed: 7,
+        }
     }
 }
 
 /// Cases from rows of a covering.
 pub(crate) fn from_rows(rows: &[Vec<usize>]) -> Vec<Case> {
     let case = |(i, row): (usize, &Vec<usize>)| match row[..] {
-        [width, block_type, length, chunk, family, threads, draft, table] => {
-            Case { family, block_type, table, threads, chunk, width, draft, length, seed: i as u64 }
+        [width, block_type, length, chunk, family, threads, draft, kv_type, table] => {
+            Case { family, block_type, table, threads, chunk, width, draft, length, kv_type, seed: i as u64 }
         }
         _ => unreachable!("rows have one value per factor"),
     };
     rows.iter().enumerate().map(case).collect()
 }
 
-/// Every model, table, thread count, chunking and width; drafts and lengths take turns.
+/// Every model, table, thread count, chunking and width; drafts, lengths and forms of keys and values take turns.
 pub(crate) fn product() -> Vec<Case> {
     let n = settings();
     let mut cases = Vec::new();
@@ -118,8 +133,20 @@ pub(crate) fn product() -> Vec<Case> {
                 let (width, chunk) = (i / n.chunks, i % n.chunks);
                 let turn = cases.len();
                 let (draft, length) = (turn % n.drafts, turn / n.drafts % n.lengths);
+                let kv_type = turn / (n.drafts * n.lengths) % n.kv_types;
                 let seed = turn as u64;
-                cases.push(Case { family, block_type, table, threads, chunk, width, draft, length, seed });
+                cases.push(Case {
+                    family,
+                    block_type,
+                    table,
+                    threads,
+                    chunk,
+                    width,
+                    draft,
+                    length,
+                    kv_type,
+                    seed,
+                });
             }
         }
     }
@@ -138,7 +165,7 @@ struct Reference {
 /// Keeps references between cases and counts compared rows.
 #[derive(Default)]
 pub(crate) struct Bench {
-    references: HashMap<(usize, usize), Reference>,
+    references: HashMap<(usize, usize, usize), Reference>,
     pub(crate) rows: usize,
 }
 
@@ -150,9 +177,9 @@ impl Bench {
     }
 
     fn reference(&mut self, case: &Case) -> &mut Reference {
-        self.references
-            .entry((case.family, case.block_type))
-            .or_insert_with(|| reference(Family::ALL[case.family], BlockType::ALL[case.block_type]))
+        self.references.entry((case.family, case.block_type, case.kv_type)).or_insert_with(|| {
+            reference(Family::ALL[case.family], BlockType::ALL[case.block_type], KvType::ALL[case.kv_type])
+        })
     }
 
     /// Runs one case; returns a line per row whose bits differ.
@@ -160,6 +187,7 @@ impl Bench {
         let reference = &*self.reference(case);
         let options = CpuOptions {
             threads: Some(THREADS[case.threads]),
+            kv_type: KvType::ALL[case.kv_type],
             kernels: tables()[case.table],
             poison: Some(f32::NAN),
             ..CpuOptions::default()
@@ -266,7 +294,8 @@ impl Run<'_> {
             self.rows += 1;
             if !same {
                 let (family, block) = (Family::ALL[self.case.family], BlockType::ALL[self.case.block_type]);
-                self.failures.push(format!("{family:?} {block:?} position {position}: {:?}", self.case));
+                let kv = KvType::ALL[self.case.kv_type];
+                self.failures.push(format!("{family:?} {block:?} {kv} position {position}: {:?}", self.case));
             }
         }
         self.lane.keep(path).expect("the path is one");
@@ -275,7 +304,7 @@ impl Run<'_> {
 }
 
 /// A tiny model with two poisoned tokens, run one token at a time on one thread.
-fn reference(family: Family, block_type: BlockType) -> Reference {
+fn reference(family: Family, block_type: BlockType, kv_type: KvType) -> Reference {
     // Two layers, one of them sliding in Gemma's case; small, since some tables are slow.
     let spec = TinySpec {
         tied: false,
@@ -303,7 +332,7 @@ fn reference(family: Family, block_type: BlockType) -> Reference {
     let kernels = tables()[0];
     #[cfg(not(feature = "broken-numerics"))]
     let kernels = Kernels::best();
-    let options = CpuOptions { threads: Some(1), kernels, ..CpuOptions::default() };
+    let options = CpuOptions { threads: Some(1), kernels, kv_type, ..CpuOptions::default() };
     let mut lane = CpuLane::new(Arc::clone(&model), &options).expect("a tiny model loads");
     let mut logits = HashMap::new();
     for (position, &token) in tokens.iter().enumerate() {

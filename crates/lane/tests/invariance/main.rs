@@ -1,8 +1,8 @@
 //! The promise everything else stands on: a logits row is a function of its token prefix, bit for bit.
 //!
-//! Tiny random models of every family and block type are run under every kernel table, number of
-//! threads, prompt chunking, draft shape and pass width, beside rows poisoned with NaN and huge
-//! numbers, and over buffers poisoned with NaN. Each row is compared with the same prefix fed one
+//! Tiny random models of every family and block type are run under every kernel table, form of keys
+//! and values, number of threads, prompt chunking, draft shape and pass width, beside rows poisoned
+//! with NaN and huge numbers, and over buffers poisoned with NaN. Each row is compared with the same prefix fed one
 //! token at a time on one thread.
 //!
 //! By default all *pairs* of settings are covered under a fixed seed; `PILOTFISH_INVARIANCE=full`
@@ -33,13 +33,14 @@ fn check(cases: &[Case]) {
     eprintln!("{run} of {} cases, {} logits rows compared bitwise, 0 differ", cases.len(), bench.rows);
 }
 
-/// Varies one thing over all families under the fastest table, everything else plain.
+/// Varies one thing over all families under the fastest table, forms of keys and values in turns, the rest plain.
 fn vary(values: usize, set: impl Fn(&mut Case, usize)) {
     let n = settings();
     let mut cases = Vec::new();
     for family in 0..n.families {
         for value in 0..values {
             let mut case = Case::plain(family, (3 * family + value) % n.block_types);
+            case.kv_type = (family + value) % n.kv_types;
             set(&mut case, value);
             cases.push(case);
         }

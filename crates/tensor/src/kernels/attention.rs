@@ -6,8 +6,10 @@
 //!
 //! ```text
 //! dot:  two fused multiply-add chains over the numbers of a head, even and odd ones, ascending; then their sum
+//!       q8_0: such a sum over the quants of each group; s = fma(sum, scale, s), groups ascending
 //! score_p = dot(q, k_p) * scale, or cap * tanh(that / cap)
 //! m = max score; w_p = exp(score_p - m); l = sum8 of w by (p mod 64) mod 8; o = fma(w_p, v_p, o), p ascending
+//!       q8_0: o = fma(w_p * scale, quant, o)
 //! M' = max(M, m); a = exp(M - M'); b = exp(m - M'); L = fma(l, b, L a); O = fma(o, b, O a);  out = O / L
 //! ```
 //!
@@ -16,54 +18,17 @@
 //!
 //! Invariant: bits depend on the query and on keys and values *by position*; never on slots, widths or threads.
 //! A NaN score makes the whole output of its query NaN.
-//! Not here: which positions a row may see, or where new keys are written.
+//! Not here: which positions a row may see, how keys and values lie (`cached`), or where new ones are written.
 
 use std::ops::Range;
 
 use super::ColumnBlock;
+use super::cached::{Gathered, Head, KEY_BLOCK, KV_GROUP, Keys, KvNumbers, KvPair, KvRows, Number};
 use super::lanes::{self, Lanes};
 use crate::math::{exp, tanh};
 
 /// Positions in a split: enough to amortise joining, few enough that scores stay in registers and L1.
 pub(super) const SPLIT: usize = 64;
-
-/// Slots whose keys lie together.
-pub const KEY_BLOCK: usize = 8;
-
-/// Where number `number` of the key in slot `slot` lies, among keys of `width` numbers: eight slots together, number
-/// by number. The numbers of all heads count through.
-#[inline(always)]
-pub fn key_at(width: usize, slot: usize, number: usize) -> usize {
-    (slot / KEY_BLOCK * width + number) * KEY_BLOCK + slot % KEY_BLOCK
-}
-
-/// The cached keys and values of one layer and one key/value head, as f16 bit patterns.
-///
-/// Positions below `committed` lie in the slot of their own number; those behind lie where each row's path says.
-#[derive(Clone, Copy, Debug)]
-pub struct KvRows<'a> {
-    /// Keys, laid out as [`key_at`] says, starting at this head's first number.
-    pub keys: &'a [u16],
-    /// Values, slot after slot, starting at this head's first number in slot 0.
-    pub values: &'a [u16],
-    /// Numbers of all heads together: from one slot's values to the next's.
-    pub width: usize,
-    /// Numbers in a head.
-    pub head_dim: usize,
-    /// Positions that lie in the slot of their own number.
-    pub committed: usize,
-}
-
-impl KvRows<'_> {
-    /// The slot of a position, for a row with this path.
-    #[inline(always)]
-    fn slot(&self, path: &[u32], position: usize) -> usize {
-        match position.checked_sub(self.committed) {
-            None => position,
-            Some(beyond) => path[beyond] as usize,
-        }
-    }
-}
 
 /// What one row attends to, and how scores are made.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +56,7 @@ pub struct AttendScratch {
     joined: Vec<[f32; 8]>,
     /// `[rows, queries]`.
     states: Vec<Softmax>,
-    /// Keys of eight positions whose slots do not lie together.
-    gathered: Vec<[u16; KEY_BLOCK]>,
+    gathered: Gathered,
 }
 
 impl AttendScratch {
@@ -109,7 +73,6 @@ impl AttendScratch {
         self.joined.resize(rows * queries * eights, [0.0; 8]);
         self.states.clear();
         self.states.resize(rows * queries, Softmax::EMPTY);
-        self.gathered.resize(head_dim, [0; KEY_BLOCK]);
     }
 }
 
@@ -123,10 +86,30 @@ pub(super) fn attend<L: Lanes>(
     scratch: &mut AttendScratch,
     out: &mut ColumnBlock<'_>,
 ) {
+    const NO_SCALES: KvPair<'_, f32> = KvPair { keys: &[], values: &[] };
+    match kv.numbers {
+        KvNumbers::F16(halves) => {
+            attend_head(lanes, q, rows, &Head::new(kv, halves, NO_SCALES), scratch, out);
+        }
+        KvNumbers::Q8_0 { quants, scales } => {
+            attend_head(lanes, q, rows, &Head::new(kv, quants, scales), scratch, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn attend_head<L: Lanes, T: Number>(
+    lanes: L,
+    q: &[f32],
+    rows: &[Attend<'_>],
+    kv: &Head<'_, T>,
+    scratch: &mut AttendScratch,
+    out: &mut ColumnBlock<'_>,
+) {
     let (columns, n_out) = (out.columns(), out.n_out());
-    let queries = columns.len() / kv.head_dim;
-    let eights = kv.head_dim.div_ceil(8);
-    scratch.reset(rows.len(), queries, kv.head_dim);
+    let queries = columns.len() / kv.dim;
+    let eights = kv.dim.div_ceil(8);
+    scratch.reset(rows.len(), queries, kv.dim);
     let AttendScratch { weights, values, joined, states, gathered } = scratch;
     let first = rows.iter().map(|row| row.first / SPLIT).min().unwrap_or(0);
     let last = rows.iter().map(|row| row.last / SPLIT).max().unwrap_or(0);
@@ -141,16 +124,20 @@ pub(super) fn attend<L: Lanes>(
             let states = &mut states[r * queries..][..queries];
             for at in (visible.start / KEY_BLOCK * KEY_BLOCK..visible.end).step_by(KEY_BLOCK) {
                 let wanted = at.max(visible.start)..(at + KEY_BLOCK).min(visible.end);
-                let keys = keys(kv, row.path, start + at, start + wanted.start..start + wanted.end, gathered);
+                let wanted = start + wanted.start..start + wanted.end;
+                if r == 0 {
+                    kv.prefetch(lanes, start + at);
+                }
+                let keys = kv.keys(row.path, start + at, wanted, gathered);
                 for (first, count) in Groups(0..queries) {
-                    let q = &q[first * kv.head_dim..][..count * kv.head_dim];
+                    let q = &q[first * kv.dim..][..count * kv.dim];
                     let weights = &mut weights[first..first + count];
                     match count {
-                        6 => products::<L, 6>(lanes, q, keys, at, weights),
-                        4 => products::<L, 4>(lanes, q, keys, at, weights),
-                        3 => products::<L, 3>(lanes, q, keys, at, weights),
-                        2 => products::<L, 2>(lanes, q, keys, at, weights),
-                        _ => products::<L, 1>(lanes, q, keys, at, weights),
+                        6 => products::<L, T, 6>(lanes, q, keys, at, weights),
+                        4 => products::<L, T, 4>(lanes, q, keys, at, weights),
+                        3 => products::<L, T, 3>(lanes, q, keys, at, weights),
+                        2 => products::<L, T, 2>(lanes, q, keys, at, weights),
+                        _ => products::<L, T, 1>(lanes, q, keys, at, weights),
                     }
                 }
             }
@@ -185,7 +172,7 @@ pub(super) fn attend<L: Lanes>(
     for r in 0..rows.len() {
         let joined = joined[r * queries * eights..].chunks_exact(eights);
         let states = &states[r * queries..];
-        for ((out, joined), state) in out.row_mut(r).chunks_exact_mut(kv.head_dim).zip(joined).zip(states) {
+        for ((out, joined), state) in out.row_mut(r).chunks_exact_mut(kv.dim).zip(joined).zip(states) {
             for (out, joined) in out.iter_mut().zip(joined.as_flattened()) {
                 *out = joined / state.sum;
             }
@@ -215,44 +202,58 @@ impl Iterator for Groups {
     }
 }
 
-/// The keys of eight positions from `start` on, number by number; only `wanted` positions are looked at.
-#[inline(always)]
-fn keys<'k>(
-    kv: &KvRows<'k>,
-    path: &[u32],
-    start: usize,
-    wanted: Range<usize>,
-    gathered: &'k mut Vec<[u16; KEY_BLOCK]>,
-) -> &'k [[u16; KEY_BLOCK]] {
-    let in_place = wanted.end <= kv.committed || wanted.clone().all(|p| kv.slot(path, p) == p);
-    if in_place {
-        let block = &kv.keys[key_at(kv.width, start, 0)..][..kv.head_dim * KEY_BLOCK];
-        return block.as_chunks().0;
-    }
-    for position in wanted {
-        let slot = kv.slot(path, position);
-        for (number, eight) in gathered.iter_mut().enumerate() {
-            eight[position % KEY_BLOCK] = kv.keys[key_at(kv.width, slot, number)];
-        }
-    }
-    gathered
-}
-
 /// Dot products of `N` queries with the keys of eight positions, to entries `at..at + 8` of `out`.
 #[inline(always)]
-fn products<L: Lanes, const N: usize>(
+fn products<L: Lanes, T: Number, const N: usize>(
     lanes: L,
     q: &[f32],
-    keys: &[[u16; KEY_BLOCK]],
+    keys: Keys<'_, T>,
     at: usize,
     out: &mut [[f32; SPLIT]],
 ) {
-    let queries: [(&[[f32; 2]], &[f32]); N] =
-        std::array::from_fn(|n| q[n * keys.len()..(n + 1) * keys.len()].as_chunks());
+    let dim = keys.numbers.len();
+    let mut queries = [&q[..0]; N];
+    let mut products = [lanes.splat(0.0); N];
+    if T::SCALED {
+        let groups = keys.numbers.as_chunks::<KV_GROUP>().0;
+        for (g, (group, scale)) in groups.iter().zip(keys.scales).enumerate() {
+            for n in 0..N {
+                queries[n] = &q[n * dim + g * KV_GROUP..][..KV_GROUP];
+            }
+            let sums = chains(lanes, queries, group);
+            let scale = lanes.load(scale);
+            for n in 0..N {
+                products[n] = lanes.fma(sums[n], scale, products[n]);
+            }
+        }
+    } else {
+        for n in 0..N {
+            queries[n] = &q[n * dim..][..dim];
+        }
+        products = chains(lanes, queries, keys.numbers);
+    }
+    for (out, product) in out.iter_mut().zip(products) {
+        let out = out[at..].first_chunk_mut().expect("a split is whole blocks");
+        lanes.store(out, product);
+    }
+}
+
+/// Sums over numbers of eight keys, times the same numbers of `N` queries: even and odd ones apart, then together.
+#[inline(always)]
+fn chains<L: Lanes, T: Number, const N: usize>(
+    lanes: L,
+    queries: [&[f32]; N],
+    keys: &[[T; KEY_BLOCK]],
+) -> [L::Eight; N] {
     let (pairs, tail) = keys.as_chunks::<2>();
+    let mut queries: [(&[[f32; 2]], &[f32]); N] = std::array::from_fn(|n| queries[n].as_chunks());
+    for n in 0..N {
+        // So that the loop below needs no checks.
+        queries[n].0 = &queries[n].0[..pairs.len()];
+    }
     let mut sums = [[lanes.splat(0.0); 2]; N];
     for (i, [even, odd]) in pairs.iter().enumerate() {
-        let keys = [lanes.widen(even), lanes.widen(odd)];
+        let keys = [T::widen(lanes, even), T::widen(lanes, odd)];
         for n in 0..N {
             let q = queries[n].0[i];
             for side in 0..2 {
@@ -261,25 +262,27 @@ fn products<L: Lanes, const N: usize>(
         }
     }
     for key in tail {
-        let key = lanes.widen(key);
+        let key = T::widen(lanes, key);
         for n in 0..N {
             sums[n][0] = lanes.fma(lanes.splat(queries[n].1[0]), key, sums[n][0]);
         }
     }
-    for (out, [even, odd]) in out.iter_mut().zip(sums) {
-        let out = out[at..].first_chunk_mut().expect("a split is whole blocks");
-        lanes.store(out, lanes.add(even, odd));
+    let mut both = [lanes.splat(0.0); N];
+    for n in 0..N {
+        both[n] = lanes.add(sums[n][0], sums[n][1]);
     }
+    both
 }
 
 /// The values a row sees in a split.
-struct Seen<'a> {
-    kv: &'a KvRows<'a>,
+struct Seen<'a, T> {
+    kv: &'a Head<'a, T>,
+    /// Where the numbers of each visible position begin.
     offsets: &'a [usize; SPLIT],
     visible: Range<usize>,
 }
 
-impl Seen<'_> {
+impl<T: Number> Seen<'_, T> {
     /// Weighted sums of the values for `N` queries, `EIGHTS` registers of numbers at a time; positions ascending.
     #[inline(always)]
     fn add_weighted<L: Lanes, const N: usize, const EIGHTS: usize>(
@@ -289,7 +292,17 @@ impl Seen<'_> {
         out: &mut [[f32; 8]],
     ) {
         let weights: &[[f32; SPLIT]; N] = weights.first_chunk().expect("one entry a query");
-        let whole = self.kv.head_dim / 8;
+        if T::SCALED {
+            for group in 0..self.kv.dim / KV_GROUP {
+                let weights = self.scaled(weights, group);
+                for part in 0..KV_GROUP / 8 / EIGHTS {
+                    let at = group * (KV_GROUP / 8) + part * EIGHTS;
+                    self.some::<L, N, EIGHTS>(lanes, &weights, at, out);
+                }
+            }
+            return;
+        }
+        let whole = self.kv.dim / 8;
         let mut at = 0;
         while at + EIGHTS <= whole {
             self.some::<L, N, EIGHTS>(lanes, weights, at, out);
@@ -299,9 +312,25 @@ impl Seen<'_> {
             self.some::<L, N, 1>(lanes, weights, at, out);
             at += 1;
         }
-        if !self.kv.head_dim.is_multiple_of(8) {
+        if !self.kv.dim.is_multiple_of(8) {
             self.last::<L, N>(lanes, weights, out);
         }
+    }
+
+    /// The weights times the scales of a group; what is not visible stays arbitrary.
+    #[inline(always)]
+    fn scaled<const N: usize>(&self, weights: &[[f32; SPLIT]; N], group: usize) -> [[f32; SPLIT]; N] {
+        let mut scales = [0.0; SPLIT];
+        for position in self.visible.clone() {
+            scales[position] = self.kv.scales.values[self.offsets[position] / KV_GROUP + group];
+        }
+        let mut scaled = *weights;
+        for n in 0..N {
+            for position in 0..SPLIT {
+                scaled[n][position] *= scales[position];
+            }
+        }
+        scaled
     }
 
     #[inline(always)]
@@ -313,12 +342,13 @@ impl Seen<'_> {
         out: &mut [[f32; 8]],
     ) {
         let mut sums = [[lanes.splat(0.0); EIGHTS]; N];
-        for position in self.visible.clone() {
-            let row = &self.kv.values[self.offsets[position] + at * 8..][..EIGHTS * 8];
-            let row: &[[u16; 8]; EIGHTS] = row.as_chunks().0.first_chunk().expect("cut to the length");
+        // Ends inside the split, so that the loop needs no checks of it.
+        for position in self.visible.start..self.visible.end.min(SPLIT) {
+            let row = &self.kv.numbers.values[self.offsets[position] + at * 8..][..EIGHTS * 8];
+            let row: &[[T; 8]; EIGHTS] = row.as_chunks().0.first_chunk().expect("cut to the length");
             let mut values = [lanes.splat(0.0); EIGHTS];
             for e in 0..EIGHTS {
-                values[e] = lanes.widen(&row[e]);
+                values[e] = T::widen(lanes, &row[e]);
             }
             for n in 0..N {
                 let weight = lanes.splat(weights[n][position]);
@@ -338,13 +368,13 @@ impl Seen<'_> {
     /// The numbers behind the last whole eight of a head.
     #[inline(always)]
     fn last<L: Lanes, const N: usize>(&self, lanes: L, weights: &[[f32; SPLIT]; N], out: &mut [[f32; 8]]) {
-        let (start, end) = (self.kv.head_dim / 8 * 8, self.kv.head_dim);
+        let (start, end) = (self.kv.dim / 8 * 8, self.kv.dim);
         let mut sums = [lanes.splat(0.0); N];
         for position in self.visible.clone() {
-            let mut halves = [0; 8];
-            let row = &self.kv.values[self.offsets[position]..][start..end];
-            halves[..row.len()].copy_from_slice(row);
-            let value = lanes.widen(&halves);
+            let mut numbers = [T::default(); 8];
+            let row = &self.kv.numbers.values[self.offsets[position]..][start..end];
+            numbers[..row.len()].copy_from_slice(row);
+            let value = T::widen(lanes, &numbers);
             for n in 0..N {
                 sums[n] = lanes.fma(lanes.splat(weights[n][position]), value, sums[n]);
             }

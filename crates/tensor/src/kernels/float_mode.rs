@@ -3,6 +3,7 @@
 //! Invariant: it runs every table this CPU has.
 //! Not here: what the tables compute.
 
+use crate::kernels::{KvNumbers, KvPair};
 use crate::{Activations, Attend, AttendScratch, BlockType, Columns, Kernels, KvRows};
 
 /// Rounding mode, denormals, masks: the control bits of the SSE unit, all but the sticky flags.
@@ -43,7 +44,8 @@ fn kernels_leave_the_floating_point_mode_alone() {
         table.rms_norm(&a, &a, 1e-6, &mut out);
         let mut halves = [0; 64];
         table.to_halves(&a, &mut halves);
-        let kv = KvRows { keys: &halves, values: &halves, width: 8, head_dim: 8, committed: 4 };
+        let numbers = KvNumbers::F16(KvPair { keys: &halves, values: &halves });
+        let kv = KvRows { numbers, width: 8, head_dim: 8, committed: 4 };
         let row = Attend { first: 0, last: 3, path: &[], scale: 1.0, softcap: Some(2.0) };
         let block = Columns::new(&mut out, 1, 64).whole();
         table.attend(&a, &[row], &kv, &mut AttendScratch::new(), block);

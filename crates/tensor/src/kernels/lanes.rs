@@ -23,6 +23,10 @@ pub(super) trait Lanes: Copy {
     fn sums(self, eights: [Self::Eight; 8]) -> [f32; 8];
     /// Halves as floats, exactly.
     fn widen(self, halves: &[u16; 8]) -> Self::Eight;
+    /// Quants as floats, exactly.
+    fn widen_quants(self, quants: &[i8; 8]) -> Self::Eight;
+    /// Asks for the cache line of a number that will be read soon.
+    fn prefetch<T>(self, number: &T);
     /// `x * factor`, which lie in -128..=127, rounded to integers, ties to even.
     fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32];
     /// Sums of the first and the last 16.
@@ -70,6 +74,14 @@ impl Lanes for Plain {
     fn widen(self, halves: &[u16; 8]) -> [f32; 8] {
         halves.map(crate::float16::f16_to_f32)
     }
+
+    #[inline(always)]
+    fn widen_quants(self, quants: &[i8; 8]) -> [f32; 8] {
+        quants.map(f32::from)
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
 
     #[inline(always)]
     fn to_i8(self, x: &[[f32; 8]; 4], factor: f32) -> [i8; 32] {

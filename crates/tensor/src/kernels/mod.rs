@@ -15,6 +15,7 @@ mod act_parts;
 mod activations;
 mod arena;
 mod attention;
+mod cached;
 mod columns;
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod float_mode;
@@ -34,7 +35,8 @@ use crate::block::BlockType;
 pub use act_parts::ActPart;
 pub use activations::{ActScheme, Activations};
 pub use arena::{Arena, Region};
-pub use attention::{Attend, AttendScratch, KEY_BLOCK, KvRows, key_at};
+pub use attention::{Attend, AttendScratch};
+pub use cached::{KEY_BLOCK, KV_GROUP, KvNumbers, KvPair, KvRows, key_at};
 pub use columns::{ColumnBlock, Columns};
 use matrix::{Layout, TILE};
 pub use matrix::{Matrix, PackPart, Packing};
@@ -62,6 +64,7 @@ pub struct Kernels {
     all_finite: unsafe fn(&[f32]) -> bool,
     rope: unsafe fn(&mut [f32], usize, usize, &[f32], RopeStyle),
     to_halves: unsafe fn(&[f32], &mut [u16]),
+    to_quants: unsafe fn(&[f32], usize, &mut [i8], &mut [f32]),
     attend: unsafe fn(&[f32], &[Attend<'_>], &KvRows<'_>, &mut AttendScratch, &mut ColumnBlock<'_>),
     probe_read: unsafe fn(&[u8]) -> u64,
     probe_multiply: unsafe fn(usize) -> usize,
@@ -317,11 +320,25 @@ impl Kernels {
         unsafe { (self.to_halves)(x, out) }
     }
 
+    /// Quantizes new keys or values, heads of `head_dim` numbers, to q8_0: a quant a number and a scale for each
+    /// [`KV_GROUP`]. A head with a NaN or an infinity gets quants of 0 and scales of NaN.
+    ///
+    /// # Panics
+    /// When lengths do not fit, or `head_dim` is no multiple of [`KV_GROUP`].
+    pub fn to_quants(&self, x: &[f32], head_dim: usize, quants: &mut [i8], scales: &mut [f32]) {
+        assert!(head_dim > 0 && head_dim.is_multiple_of(KV_GROUP), "heads of {head_dim} are no whole groups");
+        assert!(x.len().is_multiple_of(head_dim), "not whole heads of {head_dim}");
+        assert_eq!((quants.len(), scales.len()), (x.len(), x.len() / KV_GROUP), "lengths do not fit");
+        // SAFETY: by this module's invariant, this CPU has the features.
+        unsafe { (self.to_quants)(x, head_dim, quants, scales) }
+    }
+
     /// Attention of the query heads in the columns of `out` `[rows, heads * head_dim]`, all of which share the
     /// key/value head `kv`; `q` has the shape of the whole output, and `rows` says what each row sees.
     ///
     /// # Panics
-    /// When shapes do not fit, a row sees no position, or a position lies outside `kv`.
+    /// When shapes do not fit, a row sees no position, a position lies outside `kv`, or a head in q8_0 is no whole
+    /// number of groups.
     pub fn attend(
         &self,
         q: &[f32],
@@ -335,6 +352,10 @@ impl Kernels {
         assert!(head_dim > 0 && whole, "columns {columns:?} are not whole heads of {head_dim}");
         assert_eq!(q.len(), rows.len() * out.n_out(), "queries have another shape");
         assert_eq!(rows.len(), out.rows(), "output has another shape");
+        if let KvNumbers::Q8_0 { .. } = kv.numbers {
+            let whole = head_dim.is_multiple_of(KV_GROUP) && kv.width.is_multiple_of(KV_GROUP);
+            assert!(whole, "heads of {head_dim} in {} are no whole groups", kv.width);
+        }
         for row in rows {
             assert!(row.first <= row.last, "no position between {} and {}", row.first, row.last);
         }

@@ -7,6 +7,7 @@
 
 use super::activations::Activations;
 use super::attention;
+use super::cached;
 use super::lanes::Plain;
 use super::matmul;
 use super::matrix::{Layout, Matrix};
@@ -32,6 +33,7 @@ pub(super) static TABLE: Kernels = Kernels {
     all_finite: |x| rows::all_finite(x),
     rope: |x, head_dim, rot_dim, cos_sin, style| rows::rope(x, head_dim, rot_dim, cos_sin, style),
     to_halves,
+    to_quants: |x, head_dim, quants, scales| cached::to_quants(Plain, x, head_dim, quants, scales),
     attend: |q, rows, kv, scratch, out| attention::attend(Plain, q, rows, kv, scratch, out),
     probe_read: probe::read,
     probe_multiply: probe::multiply,

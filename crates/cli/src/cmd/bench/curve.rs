@@ -69,7 +69,7 @@ pub(crate) fn measure(
     }
     let roofline = before.max(engine.roofline()?);
     let weights = engine.model().bytes_per_pass();
-    let (kv, macs) = (engine.model().config().kv_bytes_per_position(), engine.model().macs_per_row());
+    let (kv, macs) = (engine.kv_bytes_per_position(), engine.model().macs_per_row());
     let mut points = Vec::new();
     for (context, nanos) in measured {
         for (&width, nanos) in widths.iter().zip(nanos) {

@@ -9,10 +9,9 @@
 //! Not here: multiplying bytes (`products`), anything that loops.
 
 use std::arch::aarch64::*;
-use std::arch::asm;
 
 use super::products::Products;
-use super::vector::Neon;
+use super::vector::{Neon, prefetch};
 use crate::kernels::lanes::Lanes;
 use crate::kernels::tiles::records::{Halves, Quads};
 use crate::kernels::tiles::{Sums, Wide};
@@ -98,10 +97,7 @@ impl<P: Products, const FIRST: usize, const COUNT: usize> Wide for Registers<P, 
     fn prefetch(self, address: *const u8) {
         // Half of the lanes is enough to ask for the lines of all.
         if FIRST == 0 {
-            // SAFETY: a prefetch has no effect on the program, whatever the address.
-            unsafe {
-                asm!("prfm pldl1keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags));
-            }
+            prefetch(address);
         }
     }
 

@@ -78,6 +78,15 @@ fn narrow_four(floats: float32x4_t) -> uint16x4_t {
     halves
 }
 
+/// Asks for the cache line at an address that will be read soon, if there is memory.
+#[inline(always)]
+pub(super) fn prefetch(address: *const u8) {
+    // SAFETY: a prefetch has no effect on the program, whatever the address.
+    unsafe {
+        asm!("prfm pldl1keep, [{0}]", in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+}
+
 impl Lanes for Neon {
     type Eight = Float;
 
@@ -135,6 +144,20 @@ impl Lanes for Neon {
     fn widen(self, halves: &[u16; 8]) -> Float {
         let [low, high] = *halves.as_chunks::<4>().0 else { unreachable!("twice 4 are 8") };
         [self.widen_four(&low), self.widen_four(&high)]
+    }
+
+    #[inline(always)]
+    fn widen_quants(self, quants: &[i8; 8]) -> Float {
+        // SAFETY: 8 readable bytes, unaligned load; `self` proves the feature.
+        unsafe {
+            let shorts = vmovl_s8(vld1_s8(quants.as_ptr()));
+            [vcvtq_f32_s32(vmovl_s16(vget_low_s16(shorts))), vcvtq_f32_s32(vmovl_high_s16(shorts))]
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, number: &T) {
+        prefetch(std::ptr::from_ref(number).cast());
     }
 
     #[inline(always)]
@@ -204,6 +227,16 @@ mod tests {
         let odd = [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e-45, -1e-40, 0.0, -0.0];
         for (ours, plain) in neon().narrow(&odd).into_iter().zip(odd.map(f32_to_f16)) {
             assert!(same(f16_to_f32(ours), f16_to_f32(plain)));
+        }
+    }
+
+    #[test]
+    fn quants_are_widened_as_in_plain_code() {
+        for start in (i8::MIN..=i8::MAX).step_by(8) {
+            let quants: [i8; 8] = std::array::from_fn(|i| start + i as i8);
+            let mut floats = [0.0; 8];
+            neon().store(&mut floats, neon().widen_quants(&quants));
+            assert_eq!(floats, Plain.widen_quants(&quants));
         }
     }
 

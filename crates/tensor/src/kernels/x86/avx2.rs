@@ -9,7 +9,8 @@ use super::vector::Avx2;
 use super::ymm::{Shorts, Ymm};
 use crate::block::BlockType;
 use crate::float16::f32_to_f16;
-use crate::kernels::attention::{self, Attend, AttendScratch, KvRows};
+use crate::kernels::attention::{self, Attend, AttendScratch};
+use crate::kernels::cached::{self, KvRows};
 use crate::kernels::matrix::{Layout, Matrix};
 use crate::kernels::tiles;
 use crate::kernels::{ActPart, Activations, ColumnBlock, Kernels, RopeStyle, matmul, probe, rows};
@@ -32,6 +33,7 @@ pub(super) static TABLE: Kernels = Kernels {
     all_finite,
     rope,
     to_halves,
+    to_quants,
     attend,
     probe_read,
     probe_multiply,
@@ -128,6 +130,11 @@ fn to_halves(x: &[f32], out: &mut [u16]) {
     for (half, &float) in half_tail.iter_mut().zip(tail) {
         *half = f32_to_f16(float);
     }
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn to_quants(x: &[f32], head_dim: usize, quants: &mut [i8], scales: &mut [f32]) {
+    cached::to_quants(Avx2::here(), x, head_dim, quants, scales);
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]

@@ -115,4 +115,16 @@ impl Lanes for Avx2 {
         let [a, b, c, d] = eights;
         [(a + b) as i16 - 16 * 128, (c + d) as i16 - 16 * 128]
     }
+
+    #[inline(always)]
+    fn widen_quants(self, quants: &[i8; 8]) -> Float {
+        // SAFETY: 8 readable bytes, unaligned load; `self` proves the feature.
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(quants.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, number: &T) {
+        // SAFETY: a prefetch has no effect on the program, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(number).cast()) }
+    }
 }
