@@ -50,6 +50,8 @@ pub(super) trait Wide: Copy {
     const SHORT: bool;
     /// Whether there are registers for tiles of 8 activation rows; else they have 4.
     const MANY: bool;
+    /// Whether scaling parts as floats takes fewer instructions than as words.
+    const FLOATS: bool = false;
     /// What [`Wide::lifted`] adds to signed weights.
     const LIFT: i32;
 
@@ -86,6 +88,11 @@ pub(super) trait Wide: Copy {
     fn add_part(self, words: Self::Words, part: Self::Part) -> Self::Words;
     /// Adds a part times its scale.
     fn add_scaled(self, words: Self::Words, part: Self::Part, scales: Self::Scales) -> Self::Words;
+    /// Adds a part times its scale to floats, where [`Wide::FLOATS`].
+    fn add_scaled_floats(self, floats: Self::Floats, part: Self::Part, scales: Self::Scales) -> Self::Floats {
+        let _ = (part, scales);
+        floats
+    }
     /// Adds, in every lane, the products of both of its shorts with `pair`.
     fn add_pairs(self, words: Self::Words, pairs: Self::Pairs, pair: [i16; 2]) -> Self::Words;
 

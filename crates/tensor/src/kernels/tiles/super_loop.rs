@@ -77,6 +77,9 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
         }
     }
     let depth = if C::SHORT { T::DEPTH } else { T::GROUPS };
+    // Sums of either half of the sub-blocks, where they are whole numbers that floats hold exactly.
+    let exact = C::FLOATS && T::HALF_IS_EXACT;
+    let (mut half, mut first_half) = ([cpu.splat(0.0); ROWS], [cpu.splat(0.0); ROWS]);
     for sub in 0..64 / T::GROUPS {
         if (sub * T::GROUPS).is_multiple_of(8) {
             ahead.fetch(cpu, sub * T::GROUPS / 8, size_of::<T>() / 8);
@@ -93,18 +96,28 @@ pub(in crate::kernels) fn add<C: Wide, T: SuperRecord, const ROWS: usize, const 
                 }
                 if (group + 1) % depth == 0 {
                     for r in 0..ROWS {
-                        words[r] = cpu.add_scaled(words[r], parts[r], expanded.scales[sub]);
+                        if exact {
+                            half[r] = cpu.add_scaled_floats(half[r], parts[r], expanded.scales[sub]);
+                        } else {
+                            words[r] = cpu.add_scaled(words[r], parts[r], expanded.scales[sub]);
+                        }
                         parts[r] = cpu.no_part();
                     }
                 }
             }
         });
+        if exact && sub + 1 == 32 / T::GROUPS {
+            (first_half, half) = (half, [cpu.splat(0.0); ROWS]);
+        }
     }
 
     let scale = cpu.widen(record.scale());
     let mut steps = [scale; ROWS];
     for r in 0..ROWS {
-        steps[r] = cpu.mul(cpu.floats(words[r]), scale);
+        // Added once, the halves are rounded as their sum in words is when it becomes a float.
+        let total =
+            if exact { cpu.fma(half[r], cpu.splat(1.0), first_half[r]) } else { cpu.floats(words[r]) };
+        steps[r] = cpu.mul(total, scale);
     }
     if T::MINS {
         let pairs: &[[_; 4]; ROWS] = of_tile(x, &x.pairs_of_32, block, first);
@@ -150,5 +163,13 @@ mod tests {
         check::<Q4K>(15);
         check::<Q5K>(31);
         check::<Q6K>(63);
+    }
+
+    #[test]
+    fn floats_hold_half_a_record_where_they_must() {
+        // Weights, activations and numbers; scales and sub-blocks of a half.
+        const { assert!(!Q4K::HALF_IS_EXACT || 15 * 127 * 32 * 63 * 4 < 1 << 24) };
+        const { assert!(!Q5K::HALF_IS_EXACT || 31 * 127 * 32 * 63 * 4 < 1 << 24) };
+        const { assert!(!Q6K::HALF_IS_EXACT || 63 * 127 * 16 * 128 * 8 < 1 << 24) };
     }
 }

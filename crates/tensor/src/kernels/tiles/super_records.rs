@@ -20,6 +20,8 @@ pub(in crate::kernels) trait SuperRecord: Record {
     const DEPTH: usize;
     /// Whether [`Expanded::pairs`] holds minimums (per 32); else scales (per 16), for the offset of 32.
     const MINS: bool;
+    /// Whether sums over half of the sub-blocks, scaled, stay below 2^24, so that floats hold them exactly.
+    const HALF_IS_EXACT: bool;
 
     /// Numbers of one group, as unsigned bytes.
     fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes;
@@ -173,6 +175,8 @@ impl SuperRecord for Q4K {
     /// 2 * 15 * 127 * 8 = 30480.
     const DEPTH: usize = 8;
     const MINS: bool = true;
+    /// 15 * 127 * 32 * 63 * 4 = 15361920.
+    const HALF_IS_EXACT: bool = true;
 
     #[inline(always)]
     fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes {
@@ -229,6 +233,7 @@ impl SuperRecord for Q5K {
     /// 2 * 31 * 127 * 4 = 31496.
     const DEPTH: usize = 4;
     const MINS: bool = true;
+    const HALF_IS_EXACT: bool = false;
 
     #[inline(always)]
     fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes {
@@ -295,6 +300,7 @@ impl SuperRecord for Q6K {
     /// 2 * 63 * 127 * 2 = 32004.
     const DEPTH: usize = 2;
     const MINS: bool = false;
+    const HALF_IS_EXACT: bool = false;
 
     #[inline(always)]
     fn weights<C: Wide>(&self, cpu: C, sub: usize, group: usize) -> C::Bytes {

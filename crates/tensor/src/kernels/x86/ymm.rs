@@ -208,6 +208,7 @@ impl<P: Products> Wide for Ymm<P> {
     const SHORT: bool = P::SHORT;
     const MANY: bool = false;
     const LIFT: i32 = P::LIFT;
+    const FLOATS: bool = !P::SHORT;
 
     #[inline(always)]
     fn load(self, bytes: &Quads) -> Ints {
@@ -338,6 +339,11 @@ impl<P: Products> Wide for Ymm<P> {
     fn add_scaled(self, words: Ints, part: Ints, scales: Ints) -> Ints {
         let add = |i: usize| self.products.add_scaled(words[i], part[i], scales[i]);
         [add(0), add(1)]
+    }
+
+    #[inline(always)]
+    fn add_scaled_floats(self, floats: Floats, part: Ints, scales: Ints) -> Floats {
+        self.fma(self.floats(part), self.floats(scales), floats)
     }
 
     #[inline(always)]

@@ -33,6 +33,7 @@ impl Wide for Zmm {
 
     const SHORT: bool = false;
     const MANY: bool = true;
+    const FLOATS: bool = true;
     const LIFT: i32 = 128;
 
     #[inline(always)]
@@ -148,6 +149,11 @@ impl Wide for Zmm {
     fn add_scaled(self, words: __m512i, part: __m512i, scales: __m512i) -> __m512i {
         // SAFETY: `self` proves the feature.
         unsafe { _mm512_add_epi32(words, _mm512_mullo_epi32(part, scales)) }
+    }
+
+    #[inline(always)]
+    fn add_scaled_floats(self, floats: __m512, part: __m512i, scales: __m512i) -> __m512 {
+        self.fma(self.floats(part), self.floats(scales), floats)
     }
 
     #[inline(always)]
