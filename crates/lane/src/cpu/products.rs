@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 
 use pilotfish_model::graph::{Activation, ValueId, WeightId};
-use pilotfish_tensor::kernels::{ActScheme, Columns};
+use pilotfish_tensor::kernels::{ActScheme, Activations, Columns};
 
 use super::quantized::{Source, fill};
 use super::run::Pass;
@@ -72,12 +72,7 @@ impl Pass<'_> {
         let x_buffer = &buffers[self.plan.buffer(x)];
         let scheme = self.plan.matrix(weight).scheme();
         if let Some(room) = quantized.room(Source::Value(x), scheme, x_buffer.len() / k, k) {
-            fill(threads, room, |mut part| {
-                for row in part.rows() {
-                    let numbers = &x_buffer[row * k..][part.columns()];
-                    self.kernels.quantize_row(&mut part, row, numbers);
-                }
-            });
+            self.quantize_rows(threads, x_buffer, room);
         }
     }
 
@@ -91,13 +86,18 @@ impl Pass<'_> {
         k: usize,
     ) {
         if let Some(room) = workspace.quantized.room(Source::Inner, scheme, x.len() / k, k) {
-            fill(threads, room, |mut part| {
-                for row in part.rows() {
-                    let numbers = &x[row * k..][part.columns()];
-                    self.kernels.quantize_row(&mut part, row, numbers);
-                }
-            });
+            self.quantize_rows(threads, x, room);
         }
+    }
+
+    fn quantize_rows(&self, threads: &mut Threads, x: &[f32], to: &mut Activations) {
+        let k = to.k();
+        fill(threads, to, |mut part| {
+            for row in part.rows() {
+                let numbers = &x[row * k..][part.columns()];
+                self.kernels.quantize_row(&mut part, row, numbers);
+            }
+        });
     }
 
     /// `y = (activation(x gateᵀ) * (x upᵀ)) downᵀ`.

@@ -11,8 +11,7 @@ use crate::float16::f32_to_f16;
 use crate::kernels::attention::{self, Attend, AttendScratch};
 use crate::kernels::cached::{self, KvRows};
 use crate::kernels::matrix::{Layout, Matrix};
-use crate::kernels::tiles;
-use crate::kernels::{ActPart, Activations, ColumnBlock, Kernels, RopeStyle, matmul, probe, rows};
+use crate::kernels::{ActPart, Activations, ColumnBlock, Kernels, matmul, portable, tiles};
 
 pub(super) static TABLE: Kernels = Kernels {
     name: "aarch64-neon",
@@ -20,22 +19,12 @@ pub(super) static TABLE: Kernels = Kernels {
     pack_tiles,
     quantize_row,
     matmul,
-    rms_norm,
-    rms_norm_in_place,
-    silu_mul,
-    gelu_tanh_mul,
-    add,
-    add_to,
-    scale,
-    softcap,
-    argmax,
-    all_finite,
-    rope,
     to_halves,
     to_quants,
     attend,
-    probe_read,
     probe_multiply,
+    // Every 64-bit Arm compiler's plain code may use NEON, so the loops over one row are compiled for it already.
+    ..portable::TABLE
 };
 
 fn layout(block_type: BlockType) -> Layout {
@@ -58,61 +47,6 @@ pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) 
         Layout::Rows => matmul::matmul(Neon::here(), weight, x, y, false),
         Layout::Tiles => tiles::matmul(Registers::<Multiplies, 0, 4>::here(), weight, x, y),
     }
-}
-
-#[target_feature(enable = "neon")]
-fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    rows::rms_norm(x, weight, eps, out);
-}
-
-#[target_feature(enable = "neon")]
-fn rms_norm_in_place(x: &mut [f32], weight: &[f32], eps: f32) {
-    rows::rms_norm_in_place(x, weight, eps);
-}
-
-#[target_feature(enable = "neon")]
-fn silu_mul(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    rows::silu_mul(gate, up, out);
-}
-
-#[target_feature(enable = "neon")]
-fn gelu_tanh_mul(gate: &[f32], up: &[f32], out: &mut [f32]) {
-    rows::gelu_tanh_mul(gate, up, out);
-}
-
-#[target_feature(enable = "neon")]
-fn add(a: &[f32], b: &[f32], out: &mut [f32]) {
-    rows::add(a, b, out);
-}
-
-#[target_feature(enable = "neon")]
-fn add_to(x: &mut [f32], b: &[f32]) {
-    rows::add_to(x, b);
-}
-
-#[target_feature(enable = "neon")]
-fn scale(x: &mut [f32], factor: f32) {
-    rows::scale(x, factor);
-}
-
-#[target_feature(enable = "neon")]
-fn softcap(x: &mut [f32], cap: f32) {
-    rows::softcap(x, cap);
-}
-
-#[target_feature(enable = "neon")]
-fn argmax(x: &[f32]) -> usize {
-    rows::argmax(x)
-}
-
-#[target_feature(enable = "neon")]
-fn all_finite(x: &[f32]) -> bool {
-    rows::all_finite(x)
-}
-
-#[target_feature(enable = "neon")]
-fn rope(x: &mut [f32], head_dim: usize, rot_dim: usize, cos_sin: &[f32], style: RopeStyle) {
-    rows::rope(x, head_dim, rot_dim, cos_sin, style);
 }
 
 #[target_feature(enable = "neon")]
@@ -142,11 +76,6 @@ fn attend(
     out: &mut ColumnBlock<'_>,
 ) {
     attention::attend(Neon::here(), q, rows, kv, scratch, out);
-}
-
-#[target_feature(enable = "neon")]
-fn probe_read(bytes: &[u8]) -> u64 {
-    probe::read(bytes)
 }
 
 #[target_feature(enable = "neon")]

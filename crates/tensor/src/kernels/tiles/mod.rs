@@ -90,8 +90,8 @@ pub(super) trait Wide: Copy {
     fn add_scaled(self, words: Self::Words, part: Self::Part, scales: Self::Scales) -> Self::Words;
     /// Adds a part times its scale to floats, where [`Wide::FLOATS`].
     fn add_scaled_floats(self, floats: Self::Floats, part: Self::Part, scales: Self::Scales) -> Self::Floats {
-        let _ = (part, scales);
-        floats
+        let _ = (floats, part, scales);
+        unreachable!("words are scaled here")
     }
     /// Adds, in every lane, the products of both of its shorts with `pair`.
     fn add_pairs(self, words: Self::Words, pairs: Self::Pairs, pair: [i16; 2]) -> Self::Words;
