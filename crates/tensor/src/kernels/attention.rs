@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use super::ColumnBlock;
 use super::cached::{Gathered, Head, KEY_BLOCK, KV_GROUP, Keys, KvNumbers, KvPair, KvRows, Number};
-use super::lanes::{self, Lanes};
+use super::lanes::{self, Lanes, Plain};
 use crate::math::{exp, tanh};
 
 /// Positions in a split: enough to amortise joining, few enough that scores stay in registers and L1.
@@ -78,7 +78,7 @@ impl AttendScratch {
 
 /// Attends the query heads of `q` in the columns of `out` to `kv`, for each of `rows`. Compiled once for each table.
 #[inline(always)]
-pub(super) fn attend<L: Lanes>(
+pub(super) fn attend<L: Inner>(
     lanes: L,
     q: &[f32],
     rows: &[Attend<'_>],
@@ -98,7 +98,7 @@ pub(super) fn attend<L: Lanes>(
 }
 
 #[inline(always)]
-fn attend_head<L: Lanes, T: Number>(
+fn attend_head<L: Inner, T: Number>(
     lanes: L,
     q: &[f32],
     rows: &[Attend<'_>],
@@ -204,7 +204,7 @@ impl Iterator for Groups {
 
 /// Dot products of `N` queries with the keys of eight positions, to entries `at..at + 8` of `out`.
 #[inline(always)]
-fn products<L: Lanes, T: Number, const N: usize>(
+fn products<L: Inner, T: Number, const N: usize>(
     lanes: L,
     q: &[f32],
     keys: Keys<'_, T>,
@@ -240,27 +240,14 @@ fn products<L: Lanes, T: Number, const N: usize>(
 
 /// Sums over numbers of eight keys, times the same numbers of `N` queries: even and odd ones apart, then together.
 #[inline(always)]
-fn chains<L: Lanes, T: Number, const N: usize>(
+fn chains<L: Inner, T: Number, const N: usize>(
     lanes: L,
     queries: [&[f32]; N],
     keys: &[[T; KEY_BLOCK]],
 ) -> [L::Eight; N] {
     let (pairs, tail) = keys.as_chunks::<2>();
-    let mut queries: [(&[[f32; 2]], &[f32]); N] = std::array::from_fn(|n| queries[n].as_chunks());
-    for n in 0..N {
-        // So that the loop below needs no checks.
-        queries[n].0 = &queries[n].0[..pairs.len()];
-    }
-    let mut sums = [[lanes.splat(0.0); 2]; N];
-    for (i, [even, odd]) in pairs.iter().enumerate() {
-        let keys = [T::widen(lanes, even), T::widen(lanes, odd)];
-        for n in 0..N {
-            let q = queries[n].0[i];
-            for side in 0..2 {
-                sums[n][side] = lanes.fma(lanes.splat(q[side]), keys[side], sums[n][side]);
-            }
-        }
-    }
+    let queries: [(&[[f32; 2]], &[f32]); N] = std::array::from_fn(|n| queries[n].as_chunks());
+    let mut sums = lanes.chains::<T, N>(std::array::from_fn(|n| queries[n].0), pairs);
     for key in tail {
         let key = T::widen(lanes, key);
         for n in 0..N {
@@ -274,8 +261,63 @@ fn chains<L: Lanes, T: Number, const N: usize>(
     both
 }
 
+/// The two innermost loops. CPUs with registers of sixteen floats write them anew, with the same operations on each
+/// number.
+pub(super) trait Inner: Lanes {
+    /// Sums over numbers of eight keys, times the same numbers of `N` queries: of even numbers, and of odd ones.
+    #[inline(always)]
+    fn chains<T: Number, const N: usize>(
+        self,
+        mut queries: [&[[f32; 2]]; N],
+        pairs: &[[[T; KEY_BLOCK]; 2]],
+    ) -> [[Self::Eight; 2]; N] {
+        for n in 0..N {
+            // So that the loop below needs no checks.
+            queries[n] = &queries[n][..pairs.len()];
+        }
+        let mut sums = [[self.splat(0.0); 2]; N];
+        for (i, [even, odd]) in pairs.iter().enumerate() {
+            let keys = [T::widen(self, even), T::widen(self, odd)];
+            for n in 0..N {
+                let q = queries[n][i];
+                for side in 0..2 {
+                    sums[n][side] = self.fma(self.splat(q[side]), keys[side], sums[n][side]);
+                }
+            }
+        }
+        sums
+    }
+
+    /// Weighted sums of the values for `N` queries: `EIGHTS` registers of numbers, from eight `at` on.
+    #[inline(always)]
+    fn weighted<T: Number, const N: usize, const EIGHTS: usize>(
+        self,
+        seen: &Seen<'_, T>,
+        weights: &[[f32; SPLIT]; N],
+        at: usize,
+    ) -> [[Self::Eight; EIGHTS]; N] {
+        let mut sums = [[self.splat(0.0); EIGHTS]; N];
+        for position in seen.positions() {
+            let row = seen.eights::<EIGHTS>(position, at);
+            let mut values = [self.splat(0.0); EIGHTS];
+            for e in 0..EIGHTS {
+                values[e] = T::widen(self, &row[e]);
+            }
+            for n in 0..N {
+                let weight = self.splat(weights[n][position]);
+                for e in 0..EIGHTS {
+                    sums[n][e] = self.fma(weight, values[e], sums[n][e]);
+                }
+            }
+        }
+        sums
+    }
+}
+
+impl Inner for Plain {}
+
 /// The values a row sees in a split.
-struct Seen<'a, T> {
+pub(super) struct Seen<'a, T> {
     kv: &'a Head<'a, T>,
     /// Where the numbers of each visible position begin.
     offsets: &'a [usize; SPLIT],
@@ -285,7 +327,7 @@ struct Seen<'a, T> {
 impl<T: Number> Seen<'_, T> {
     /// Weighted sums of the values for `N` queries, `EIGHTS` registers of numbers at a time; positions ascending.
     #[inline(always)]
-    fn add_weighted<L: Lanes, const N: usize, const EIGHTS: usize>(
+    fn add_weighted<L: Inner, const N: usize, const EIGHTS: usize>(
         &self,
         lanes: L,
         weights: &[[f32; SPLIT]],
@@ -333,30 +375,28 @@ impl<T: Number> Seen<'_, T> {
         scaled
     }
 
+    /// The visible positions; they end inside the split, so that loops over them need no checks of it.
     #[inline(always)]
-    fn some<L: Lanes, const N: usize, const EIGHTS: usize>(
+    pub(super) fn positions(&self) -> Range<usize> {
+        self.visible.start..self.visible.end.min(SPLIT)
+    }
+
+    /// `EIGHTS` eights of the value at `position`, from eight `at` on.
+    #[inline(always)]
+    pub(super) fn eights<const EIGHTS: usize>(&self, position: usize, at: usize) -> &[[T; 8]; EIGHTS] {
+        let row = &self.kv.numbers.values[self.offsets[position] + at * 8..][..EIGHTS * 8];
+        row.as_chunks().0.first_chunk().expect("cut to the length")
+    }
+
+    #[inline(always)]
+    fn some<L: Inner, const N: usize, const EIGHTS: usize>(
         &self,
         lanes: L,
         weights: &[[f32; SPLIT]; N],
         at: usize,
         out: &mut [[f32; 8]],
     ) {
-        let mut sums = [[lanes.splat(0.0); EIGHTS]; N];
-        // Ends inside the split, so that the loop needs no checks of it.
-        for position in self.visible.start..self.visible.end.min(SPLIT) {
-            let row = &self.kv.numbers.values[self.offsets[position] + at * 8..][..EIGHTS * 8];
-            let row: &[[T; 8]; EIGHTS] = row.as_chunks().0.first_chunk().expect("cut to the length");
-            let mut values = [lanes.splat(0.0); EIGHTS];
-            for e in 0..EIGHTS {
-                values[e] = T::widen(lanes, &row[e]);
-            }
-            for n in 0..N {
-                let weight = lanes.splat(weights[n][position]);
-                for e in 0..EIGHTS {
-                    sums[n][e] = lanes.fma(weight, values[e], sums[n][e]);
-                }
-            }
-        }
+        let sums = lanes.weighted::<T, N, EIGHTS>(self, weights, at);
         let eights = out.len() / N;
         for n in 0..N {
             for e in 0..EIGHTS {

@@ -87,6 +87,8 @@ pub(super) fn prefetch(address: *const u8) {
     }
 }
 
+impl crate::kernels::attention::Inner for Neon {}
+
 impl Lanes for Neon {
     type Eight = Float;
 

@@ -7,6 +7,7 @@ mod avx2;
 mod avx512vnni;
 mod avxvnni;
 mod vector;
+mod vector512;
 mod ymm;
 mod zmm;
 

@@ -8,6 +8,7 @@
 
 use std::arch::x86_64::*;
 
+use crate::kernels::attention::Inner;
 use crate::kernels::lanes::Lanes;
 
 /// Eight floats.
@@ -25,6 +26,8 @@ impl Avx2 {
         Avx2(())
     }
 }
+
+impl Inner for Avx2 {}
 
 impl Lanes for Avx2 {
     type Eight = Float;
