@@ -1,4 +1,4 @@
-//! Eight floats at a time: the one way floats are summed here, and its two implementations.
+//! Eight floats at a time: the one way floats are summed here, and its implementation in plain code.
 //!
 //! Element `i` of a row goes to lane `i % 8`; rows are padded with zeros to whole eights. Eight because that is
 //! one AVX2 register; two NEON registers do the same. The loops that must be fast are written against
