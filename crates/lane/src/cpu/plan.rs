@@ -13,9 +13,6 @@ use pilotfish_tensor::kernels::{Arena, Kernels, Matrix, PackPart};
 use super::threads::Threads;
 use crate::LaneError;
 
-/// Pieces a weight is packed in: more than threads, so that a late thread holds nobody up.
-const PARTS_PER_THREAD: usize = 4;
-
 /// A weight in the form its operations read.
 pub(super) enum Prepared {
     /// Packed for matrix products.
@@ -116,7 +113,7 @@ fn prepare(
         if multiplied(id) {
             let Weight { block_type, n_out, k, bytes } = model.weight(id);
             let mut packing = kernels.packing(block_type, bytes, n_out, k, &mut arena);
-            threads.for_each(packing.parts(PARTS_PER_THREAD * threads.n()), PackPart::run);
+            threads.for_each(packing.parts(threads.pieces()), PackPart::run);
             let matrix = packing.finish();
             // Packed weights are read from now on; both copies in memory would be one too many.
             model.release(id);

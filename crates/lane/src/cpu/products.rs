@@ -16,9 +16,6 @@ use super::run::Pass;
 use super::threads::Threads;
 use super::workspace::Workspace;
 
-/// Pieces of a product for each thread: a thread that is late, or shares a core, takes fewer, and nobody waits long.
-const PARTS_PER_THREAD: usize = 3;
-
 thread_local! {
     /// One row of a gated MLP's product, or a piece of it.
     static GATED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
@@ -45,9 +42,8 @@ impl Pass<'_> {
         for Product { weight, bias, y } in products {
             let matrix = self.plan.matrix(weight);
             let x = workspace.quantized.get(of, matrix.scheme());
-            // One thread has nobody to wait for.
-            let parts = if threads.n() == 1 { 1 } else { PARTS_PER_THREAD * threads.n() };
-            let blocks = Columns::new(y, x.rows(), matrix.n_out()).split(parts, matrix.column_tile());
+            let y = Columns::new(y, x.rows(), matrix.n_out());
+            let blocks = y.split(threads.pieces(), matrix.column_tile());
             items.extend(blocks.into_iter().map(|block| (matrix, x, bias, block)));
         }
         threads.for_each(items, |(matrix, x, bias, mut block)| {

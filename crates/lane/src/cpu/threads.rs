@@ -96,6 +96,13 @@ impl Threads {
         if numbers < WORTH_SHARING { 1 } else { self.n() }
     }
 
+    /// Into how many pieces to cut long work: some for each thread, so that one that is late, or shares a core, takes fewer
+    /// and nobody waits long. One thread has nobody to wait for.
+    pub(super) fn pieces(&self) -> usize {
+        const EACH: usize = 3;
+        if self.n() == 1 { 1 } else { EACH * self.n() }
+    }
+
     /// Calls `f` once for each item, on whichever thread is free.
     ///
     /// # Panics
