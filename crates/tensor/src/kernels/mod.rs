@@ -96,7 +96,7 @@ impl Kernels {
     }
 
     /// The table of this name, if this CPU can run it: `portable`, `x86-avx2`, `x86-avxvnni`,
-    /// `x86-avx512vnni`, `aarch64-neon`, `aarch64-dotprod`.
+    /// `x86-avx512vnni`, `x86-amx`, `aarch64-neon`, `aarch64-dotprod`.
     pub fn named(name: &str) -> Option<&'static Kernels> {
         Kernels::available().into_iter().find(|table| table.name == name)
     }

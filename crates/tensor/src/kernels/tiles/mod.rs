@@ -11,7 +11,7 @@ pub(super) mod small_loop;
 pub(super) mod small_records;
 pub(super) mod super_loop;
 pub(super) mod super_records;
-mod walk;
+pub(super) mod walk;
 
 use super::columns::ColumnBlock;
 use super::matrix::Matrix;
@@ -356,7 +356,7 @@ macro_rules! for_groups {
         })+
     };
 }
-use for_groups;
+pub(super) use for_groups;
 
 /// Where the weights of a record come from for tile `index` of `tiles`: with few tiles, unpacking again is cheaper
 /// than storing and loading.
@@ -372,7 +372,7 @@ fn source_for<C: Wide>(index: usize, tiles: usize) -> u8 {
 
 /// What `data`, a buffer of `x`, holds of a block for `ROWS` rows.
 #[inline(always)]
-fn of_tile<'a, T, const EACH: usize, const ROWS: usize>(
+pub(super) fn of_tile<'a, T, const EACH: usize, const ROWS: usize>(
     x: &Activations,
     data: &'a [T],
     block: usize,

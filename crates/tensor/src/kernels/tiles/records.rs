@@ -26,7 +26,7 @@ pub(in crate::kernels) unsafe trait Record: Sized {
 }
 
 /// The packed bytes of a matrix as records.
-pub(super) fn records<T: Record>(bytes: &[u8]) -> &[T] {
+pub(in crate::kernels) fn records<T: Record>(bytes: &[u8]) -> &[T] {
     // SAFETY: `Record` types are valid for every byte pattern.
     let (before, records, after) = unsafe { bytes.align_to::<T>() };
     assert!(before.is_empty() && after.is_empty(), "packed bytes are whole, aligned records");

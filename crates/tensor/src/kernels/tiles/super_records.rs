@@ -39,17 +39,17 @@ pub(in crate::kernels) trait SuperRecord: Record {
 /// The scales of a record, ready for arithmetic.
 pub(in crate::kernels) struct Expanded<S, P> {
     /// Of each sub-block.
-    pub(super) scales: [S; 16],
+    pub(in crate::kernels) scales: [S; 16],
     /// Of each pair of sub-blocks: minimums (or scales) of both.
-    pub(super) pairs: [P; 8],
+    pub(in crate::kernels) pairs: [P; 8],
 }
 
 /// What `C` makes of the scales of a record.
-pub(super) type ExpandedOf<C> = Expanded<<C as Wide>::Scales, <C as Wide>::Pairs>;
+pub(in crate::kernels) type ExpandedOf<C> = Expanded<<C as Wide>::Scales, <C as Wide>::Pairs>;
 
 impl<S: Copy, P: Copy> Expanded<S, P> {
     #[inline(always)]
-    pub(super) fn zero<C: Wide<Scales = S, Pairs = P>>(cpu: C) -> Expanded<S, P> {
+    pub(in crate::kernels) fn zero<C: Wide<Scales = S, Pairs = P>>(cpu: C) -> Expanded<S, P> {
         Expanded { scales: [cpu.scales(&[0; 16]); 16], pairs: [cpu.pairs_unsigned(&[0; 32]); 8] }
     }
 }

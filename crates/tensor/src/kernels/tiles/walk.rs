@@ -14,10 +14,10 @@ use crate::kernels::columns::ColumnBlock;
 use crate::kernels::matrix::{Matrix, TILE};
 
 /// Rows one record is used for before the next: their sums and activations fit the L1 cache.
-const ROWS: usize = 64;
+pub(in crate::kernels) const ROWS: usize = 64;
 
 /// Column tiles that take such rows in turn before the next rows, so that these stay in the L2 cache.
-const COLUMN_TILES: usize = 4;
+pub(in crate::kernels) const COLUMN_TILES: usize = 4;
 
 /// Cache lines prefetched this far ahead: about two records, so that the reads overlap the arithmetic between.
 const AHEAD: usize = 4096;
@@ -62,15 +62,15 @@ impl Kept {
 
 /// Neighbouring rows that are multiplied together: as many as leave their sums in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RowTile {
-    pub(super) first: usize,
-    pub(super) rows: usize,
+pub(in crate::kernels) struct RowTile {
+    pub(in crate::kernels) first: usize,
+    pub(in crate::kernels) rows: usize,
 }
 
 impl RowTile {
     /// Tile `index` of `tiles` for so many rows; sizes differ by at most one.
     #[inline(always)]
-    fn of(rows: usize, tiles: usize, index: usize) -> RowTile {
+    pub(in crate::kernels) fn of(rows: usize, tiles: usize, index: usize) -> RowTile {
         let first = rows * index / tiles;
         RowTile { first, rows: rows * (index + 1) / tiles - first }
     }
@@ -86,14 +86,14 @@ pub(in crate::kernels) struct Ahead {
 impl Ahead {
     /// What lies [`AHEAD`] of `records`, if this is the first tile of rows they are used for.
     #[inline(always)]
-    pub(super) fn of<T>(records: &[T], tile: usize) -> Ahead {
+    pub(in crate::kernels) fn of<T>(records: &[T], tile: usize) -> Ahead {
         Ahead { from: records.as_ptr().cast::<u8>().wrapping_add(AHEAD), wanted: tile == 0 }
     }
 
     /// Prefetches part `step` of parts of `bytes`. Each is whole cache lines, so that it takes the same few instructions;
     /// the last ones may reach a little further.
     #[inline(always)]
-    pub(super) fn fetch<C: Wide>(self, cpu: C, step: usize, bytes: usize) {
+    pub(in crate::kernels) fn fetch<C: Wide>(self, cpu: C, step: usize, bytes: usize) {
         if self.wanted {
             let part = bytes.next_multiple_of(64);
             for line in (0..part).step_by(64) {

@@ -16,7 +16,7 @@ pub(super) static TABLE: Kernels =
     Kernels { name: "x86-avx512vnni", matmul, attend, probe_multiply, ..avx2::TABLE };
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
-fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
+pub(super) fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
     match weight.layout {
         Layout::Rows => avx2::matmul(weight, x, y),
         Layout::Tiles => tiles::matmul(Zmm::here(), weight, x, y),

@@ -3,6 +3,7 @@
 //! Invariant: a table is listed only when the CPU has every feature it uses.
 //! Not here: the loops over tiles (`tiles`).
 
+mod amx;
 mod avx2;
 mod avx512vnni;
 mod avxvnni;
@@ -24,7 +25,9 @@ pub(super) fn available() -> Vec<&'static Kernels> {
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512vnni");
     let avxvnni = avx2 && is_x86_feature_detected!("avxvnni");
-    [(avx512vnni, &avx512vnni::TABLE), (avxvnni, &avxvnni::TABLE), (avx2, &avx2::TABLE)]
+    // Asked last, because it changes what the system keeps for this process.
+    let amx = avx512vnni && amx::allowed();
+    [(amx, &amx::TABLE), (avx512vnni, &avx512vnni::TABLE), (avxvnni, &avxvnni::TABLE), (avx2, &avx2::TABLE)]
         .into_iter()
         .filter_map(|(detected, table)| detected.then_some(table))
         .collect()

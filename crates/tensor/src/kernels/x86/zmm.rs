@@ -19,6 +19,12 @@ impl Zmm {
     pub(super) fn here() -> Zmm {
         Zmm(())
     }
+
+    #[inline(always)]
+    pub(super) fn load_words(self, words: &[i32; 16]) -> __m512i {
+        // SAFETY: 64 readable bytes, unaligned load; `self` proves the feature.
+        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+    }
 }
 
 tile_entries!(Zmm, "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni");
