@@ -20,7 +20,7 @@ use crate::clock::MonotonicClock;
 use crate::error::DraftError;
 use crate::sampling::{Sampler, logprobs};
 use crate::session::Session;
-use crate::speculate::TokenTree;
+use crate::speculate::{Guess, Source, TokenTree};
 
 /// New tokens that are read in one pass together with the last.
 const CHUNK: usize = 64;
@@ -28,6 +28,9 @@ const CHUNK: usize = 64;
 /// Longest draft unless told otherwise: llama.cpp's default, and the best length of the usual cost model
 /// (acceptance 0.7 per token) for a drafter at a third of the target's cost.
 const DEFAULT_MAX: usize = 3;
+
+/// How likely a guess is held to be; what was accepted before decides anyway.
+const LIKELY: f32 = 0.7;
 
 /// Drafts with a model of its own.
 pub struct ModelDrafter {
@@ -133,7 +136,7 @@ impl Drafter for ModelDrafter {
         let mut row = self.read(&tokens, want)?;
         let mut at = 0;
         while let Some(token) = self.guess(&row, &history, &mut sampler)? {
-            at = tree.push(at, token);
+            at = tree.push(at, Guess { token, probability: LIKELY, source: Source::Model });
             if tree.drafted() == limit {
                 break;
             }

@@ -70,6 +70,7 @@ fn target_token(rows: &Rows, i: usize, history: &[u32], sampler: &mut Sampler) -
 mod tests {
     use super::*;
     use crate::sampling::SamplingParams;
+    use crate::speculate::{Guess, Source};
 
     fn argmaxes(tokens: &[u32]) -> Rows {
         Rows::new(tokens.iter().map(|&token| Outputs::Argmax(token)).collect())
@@ -96,8 +97,9 @@ mod tests {
     #[test]
     fn speculation_follows_the_branch_that_is_right() {
         let mut tree = TokenTree::chain(1, &[10, 11]); // rows 1, 2
-        let side = tree.push(0, 20); // row 3
-        tree.push(side, 21); // row 4
+        let guess = |token| Guess { token, probability: 0.5, source: Source::Suffix };
+        let side = tree.push(0, guess(20)); // row 3
+        tree.push(side, guess(21)); // row 4
         assert_eq!(walk(&tree, &[20, 0, 0, 21, 22]), (vec![0, 3, 4], vec![20, 21, 22]));
         assert_eq!(walk(&tree, &[20, 0, 0, 9, 22]), (vec![0, 3], vec![20, 9]));
     }

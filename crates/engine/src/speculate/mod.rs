@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use accept::{Accepted, accept};
 pub use stats::Stats;
-pub use tree::TokenTree;
+pub use tree::{Guess, Source, TokenTree};
 
 use budget::{Budget, RoundCost};
 use pilotfish_lane::{Rows, Want};

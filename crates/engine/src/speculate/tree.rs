@@ -9,16 +9,55 @@
 
 use pilotfish_lane::{Batch, Row, Want};
 
+/// Where a guess comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// N-gram lookup in the session.
+    Ngram,
+    /// Suffix tree of the session.
+    Suffix,
+    /// Suffix tree of earlier replies.
+    History,
+    /// A drafting model.
+    Model,
+}
+
+impl Source {
+    /// Every source.
+    pub const ALL: [Source; 4] = [Source::Ngram, Source::Suffix, Source::History, Source::Model];
+
+    /// Its name in tables and traces.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Ngram => "ngram",
+            Source::Suffix => "suffix",
+            Source::History => "history",
+            Source::Model => "model",
+        }
+    }
+}
+
+/// A guess as its drafter sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Guess {
+    /// The token.
+    pub token: u32,
+    /// How likely the drafter thinks it, given that all guesses before it are right: 0 to 1.
+    pub probability: f32,
+    /// Where it comes from.
+    pub source: Source,
+}
+
 /// One node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Node {
-    token: u32,
+    guess: Guess,
     parent: Option<usize>,
     depth: usize,
 }
 
 /// A root and the guesses behind it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TokenTree {
     nodes: Vec<Node>,
 }
@@ -26,15 +65,16 @@ pub struct TokenTree {
 impl TokenTree {
     /// Only the root: a plain decoding step.
     pub fn root(token: u32) -> Self {
-        Self { nodes: vec![Node { token, parent: None, depth: 0 }] }
+        let guess = Guess { token, probability: 1.0, source: Source::Ngram };
+        Self { nodes: vec![Node { guess, parent: None, depth: 0 }] }
     }
 
-    /// A root with one guess behind another.
+    /// A root with one sure guess behind another.
     pub fn chain(root: u32, guesses: &[u32]) -> Self {
         let mut tree = Self::root(root);
         let mut at = 0;
         for &token in guesses {
-            at = tree.push(at, token);
+            at = tree.push(at, Guess { token, probability: 1.0, source: Source::Ngram });
         }
         tree
     }
@@ -44,12 +84,12 @@ impl TokenTree {
     ///
     /// # Panics
     /// When there is no such parent: a bug in the drafter.
-    pub fn push(&mut self, parent: usize, token: u32) -> usize {
-        if let Some(child) = self.child(parent, token) {
+    pub fn push(&mut self, parent: usize, guess: Guess) -> usize {
+        if let Some(child) = self.child(parent, guess.token) {
             return child;
         }
         let depth = self.nodes[parent].depth + 1;
-        self.nodes.push(Node { token, parent: Some(parent), depth });
+        self.nodes.push(Node { guess, parent: Some(parent), depth });
         self.nodes.len() - 1
     }
 
@@ -70,19 +110,29 @@ impl TokenTree {
 
     /// Token of node `i`.
     pub fn token(&self, i: usize) -> u32 {
-        self.nodes[i].token
+        self.nodes[i].guess.token
+    }
+
+    /// Node `i` as its drafter sees it; of the root, only the token means anything.
+    pub fn guess(&self, i: usize) -> Guess {
+        self.nodes[i].guess
+    }
+
+    /// The parent of node `i`; none for the root.
+    pub fn parent(&self, i: usize) -> Option<usize> {
+        self.nodes[i].parent
     }
 
     /// The child of `parent` that guesses `token`.
     pub fn child(&self, parent: usize, token: u32) -> Option<usize> {
-        self.nodes.iter().position(|node| node.parent == Some(parent) && node.token == token)
+        self.nodes.iter().position(|node| node.parent == Some(parent) && node.guess.token == token)
     }
 
     /// The nodes as rows, each wanting `want`.
     pub fn to_batch(&self, want: Want) -> Batch {
         let mut batch = Batch::new();
         for node in &self.nodes {
-            batch.push(Row { token: node.token, parent: node.parent, want });
+            batch.push(Row { token: node.guess.token, parent: node.parent, want });
         }
         batch
     }
@@ -90,12 +140,13 @@ impl TokenTree {
     /// The tree without guesses deeper than `depth`, past `drafted` in number or outside a vocabulary
     /// of `vocab`, and without what hangs on them.
     pub fn clip(&self, depth: usize, drafted: usize, vocab: usize) -> Self {
-        let mut clipped = Self::root(self.nodes[0].token);
+        let mut clipped = Self::root(self.token(0));
         let mut moved = vec![Some(0)]; // old index to new index
         for node in &self.nodes[1..] {
             let parent = node.parent.and_then(|parent| moved[parent]);
-            let fits = node.depth <= depth && clipped.drafted() < drafted && (node.token as usize) < vocab;
-            moved.push(parent.filter(|_| fits).map(|parent| clipped.push(parent, node.token)));
+            let fits =
+                node.depth <= depth && clipped.drafted() < drafted && (node.guess.token as usize) < vocab;
+            moved.push(parent.filter(|_| fits).map(|parent| clipped.push(parent, node.guess)));
         }
         clipped
     }
@@ -105,12 +156,16 @@ impl TokenTree {
 mod tests {
     use super::*;
 
+    fn guess(token: u32) -> Guess {
+        Guess { token, probability: 0.5, source: Source::Suffix }
+    }
+
     fn fork() -> TokenTree {
         // 5 ─┬─ 6 ── 8
         //    └─ 7
         let mut tree = TokenTree::chain(5, &[6]);
-        tree.push(0, 7);
-        tree.push(1, 8);
+        tree.push(0, guess(7));
+        tree.push(1, guess(8));
         tree
     }
 
@@ -126,9 +181,9 @@ mod tests {
     #[test]
     fn speculation_tree_has_no_twin_siblings() {
         let mut tree = fork();
-        assert_eq!(tree.push(0, 6), 1);
+        assert_eq!(tree.push(0, guess(6)), 1);
         assert_eq!(tree.width(), 4);
-        assert_eq!(tree.push(2, 6), 4, "the same token elsewhere is another guess");
+        assert_eq!(tree.push(2, guess(6)), 4, "the same token elsewhere is another guess");
     }
 
     #[test]
@@ -140,8 +195,8 @@ mod tests {
         assert_eq!(tree.clip(0, 9, 100), TokenTree::root(5));
         // Without token 6 its child 8 goes too.
         let mut low = TokenTree::chain(5, &[60]);
-        low.push(1, 4);
-        low.push(0, 7);
+        low.push(1, guess(4));
+        low.push(0, guess(7));
         assert_eq!(low.clip(9, 9, 50), TokenTree::chain(5, &[7]));
     }
 }

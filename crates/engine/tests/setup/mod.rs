@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pilotfish_engine::draft::Drafter;
 use pilotfish_engine::sampling::{Logprobs, Sampler, SamplingParams};
 use pilotfish_engine::session::{FinishReason, Limits, ReplyText, Session, TextStep};
-use pilotfish_engine::speculate::{Generation, Options, SpeculationReport, Speculator, Stats, TokenTree};
+use pilotfish_engine::speculate::{
+    Generation, Guess, Options, Source, SpeculationReport, Speculator, Stats, TokenTree,
+};
 use pilotfish_engine::{CachedLane, Clock, DraftError};
 use pilotfish_lane::testing::{ScriptedLane, hash_tokens};
 use pilotfish_model::text::StopStrings;
@@ -234,16 +236,21 @@ impl Drafter for Planned {
             let truth = self.truth.get(at + depth).copied().unwrap_or(0);
             let token = if depth < right { truth } else { (truth + 1) % self.vocab };
             if let Shape::Bushy { .. } = shape {
-                let aside = tree.push(node, (truth + 2) % self.vocab);
-                let below = tree.push(aside, truth);
-                tree.push(below, truth);
+                let aside = tree.push(node, guess((truth + 2) % self.vocab));
+                let below = tree.push(aside, guess(truth));
+                tree.push(below, guess(truth));
             }
-            let next = tree.push(node, token);
+            let next = tree.push(node, guess(token));
             if let Shape::Bushy { .. } = shape {
-                tree.push(node, (truth + 3) % self.vocab);
+                tree.push(node, guess((truth + 3) % self.vocab));
             }
             node = next;
         }
         Ok(tree)
     }
+}
+
+/// A guess the drafter is not sure of.
+fn guess(token: u32) -> Guess {
+    Guess { token, probability: 0.5, source: Source::Model }
 }
