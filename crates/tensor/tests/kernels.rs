@@ -71,10 +71,7 @@ fn every_table_this_cpu_can_run_is_tested() {
         ("x86-avx2", is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")),
         ("x86-avxvnni", is_x86_feature_detected!("avxvnni")),
         ("x86-avx512vnni", is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512bw")),
-        (
-            "x86-amx",
-            std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpu| cpu.contains(" amx_int8")),
-        ),
+        ("x86-amx", std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|cpu| cpu.contains(" amx_int8"))),
     ] {
         assert_eq!(Kernels::named(name).is_some(), can, "{name}");
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pilotfish::{Engine, Roofline};
 use pilotfish_engine::{CachedLane, MonotonicClock};
-use pilotfish_lane::{Batch, Want};
+use pilotfish_lane::{Batch, Row, Want};
 use pilotfish_measure::percentile::Samples;
 use pilotfish_measure::record::CurvePoint;
 
@@ -89,6 +89,15 @@ pub(crate) fn measure(
     Ok(Some((points, roofline)))
 }
 
+/// A chain as a round verifies it: every row says which token follows it.
+fn verifying(tokens: &[u32]) -> Batch {
+    let mut batch = Batch::new();
+    for (i, &token) in tokens.iter().enumerate() {
+        batch.push(Row { token, parent: i.checked_sub(1), want: Want::Argmax });
+    }
+    batch
+}
+
 /// Nanoseconds of the passes of each width behind the first `held` of `tokens`.
 fn passes(
     lane: &mut CachedLane,
@@ -112,7 +121,7 @@ fn passes(
             if stopped() {
                 return Ok(None);
             }
-            let batch = Batch::chain(&tokens[held..held + width], Want::Argmax);
+            let batch = verifying(&tokens[held..held + width]);
             let before = Instant::now();
             lane.forward(&batch)?;
             nanos.push(u64::try_from(before.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -120,4 +129,16 @@ fn passes(
     }
     lane.truncate(0);
     Ok(Some(nanos))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_a_measured_pass_gives_a_token() {
+        let batch = verifying(&[7, 8, 9]);
+        assert!(batch.rows().iter().all(|row| row.want == Want::Argmax));
+        assert_eq!(batch.path(2), [0, 1, 2]);
+    }
 }

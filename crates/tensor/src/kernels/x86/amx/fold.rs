@@ -58,7 +58,8 @@ pub(super) fn fold<T: SuperRecord>(
         for_groups!(group, {
             if group < T::GROUPS {
                 let weights = record.weights(cpu, sub, group);
-                let [low, high] = if T::MINS { by_halves(weights, scales) } else { by_bytes(weights, scales) };
+                let [low, high] =
+                    if T::MINS { by_halves(weights, scales) } else { by_bytes(weights, scales) };
                 cpu.keep(&mut out.low[index * T::GROUPS + group], low);
                 cpu.keep(&mut out.high[index * T::GROUPS + group], high);
             }
@@ -113,7 +114,7 @@ fn by_bytes(weights: __m512i, [even, odd]: [__m512i; 2]) -> [__m512i; 2] {
 mod tests {
     #[test]
     fn folded_weights_fit_their_bytes_and_their_sums() {
-        for (weight, scale) in (0..32).flat_map(|weight| (0..64).map(move |scale| (weight, scale))) {
+        for (weight, scale) in (0..32_u16).flat_map(|weight| (0..64).map(move |scale| (weight, scale))) {
             let (low, high) = (weight * (scale & 7), weight * (scale >> 3));
             assert!(low <= 255 && high <= 255 && low + 8 * high == weight * scale);
         }

@@ -72,7 +72,8 @@ impl Registers {
     pub(super) unsafe fn configure(rows: usize) -> Registers {
         assert!((1..=MOST_ROWS).contains(&rows), "{rows} rows in a tile register");
         let (few, all) = (rows as u8, MOST_ROWS as u8);
-        let mut shapes = Shapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        let mut shapes =
+            Shapes { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         shapes.row_bytes[..7].fill(64);
         shapes.rows[..7].copy_from_slice(&[few, few, few, few, few, all, all]);
         // SAFETY: the caller's word; the shapes are valid: palette 1 has 8 registers of 16 rows of 64 bytes.
@@ -98,7 +99,11 @@ impl Registers {
     /// At `acts`, and every [`SUPER`] bytes behind it, for as many rows as the registers were configured for, 64 bytes
     /// must be readable.
     #[inline(always)]
-    pub(super) unsafe fn multiply<const SET: usize, const HIGH_SIGNED: bool>(&self, acts: *const i8, weights: &Quarter) {
+    pub(super) unsafe fn multiply<const SET: usize, const HIGH_SIGNED: bool>(
+        &self,
+        acts: *const i8,
+        weights: &Quarter,
+    ) {
         macro_rules! multiply {
             ($high:literal) => {
                 // SAFETY: the registers are configured; those of weights read 16 groups of `weights`, that of

@@ -32,7 +32,6 @@ use crate::kernels::tiles::walk::{Ahead, COLUMN_TILES, ROWS, RowTile};
 use crate::kernels::tiles::{Sums, Wide};
 
 /// One record times one tile of rows.
-#[derive(Clone, Copy)]
 struct Step<'a, T> {
     record: &'a T,
     /// Where its scales and folded weights are.
@@ -45,6 +44,14 @@ struct Step<'a, T> {
     at: usize,
     last: bool,
 }
+
+impl<T> Clone for Step<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Step<'_, T> {}
 
 /// What is too large for registers. Each part is written before it is read.
 struct Work {
