@@ -17,7 +17,7 @@ pub(super) use instructions::allowed;
 pub(super) static TABLE: Kernels = Kernels { name: "x86-amx", matmul, ..avx512vnni::TABLE };
 
 /// Rows from which folding weights for tile registers is paid back: measured, see decision 0006.
-const LEAST_ROWS: usize = 12;
+const LEAST_ROWS: usize = 24;
 
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512vnni")]
 fn matmul(weight: &Matrix, x: &Activations, y: &mut ColumnBlock<'_>) {
