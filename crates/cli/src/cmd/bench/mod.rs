@@ -73,6 +73,13 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
     }
     let mut load = args.model.load_options()?;
     args.draft.apply_to_load(&mut load)?;
+    // Every prompt is answered several times: the first answer would give all others away.
+    if load.history.is_some() {
+        return Err(usage(
+            "--spec-history has no meaning here: bench asks the same again and looks nothing up",
+        ));
+    }
+    load.past_replies = false;
     if args.curve {
         if load.draft_model.is_some() {
             return Err(usage("--curve measures the target alone; drop -md"));
