@@ -32,18 +32,21 @@ impl HistoryFile {
         // A link keeps leading to the file that is replaced.
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let shown = path.display().to_string();
-        let (mut history, mut untouchable, mut note) = (History::new(fingerprint, max_tokens), None, None);
-        match read(&path, History::max_bytes(max_tokens))
-            .map(|bytes| bytes.map(|bytes| History::decode(&bytes, fingerprint, max_tokens)).transpose())
-        {
-            Ok(Ok(found)) => history = found.unwrap_or(history),
-            Ok(Err(HistoryError::Foreign)) => {
-                untouchable = Some(format!("`{shown}` is left as it is: {}", HistoryError::Foreign));
-            }
-            Ok(Err(error)) => note = Some(format!("`{shown}` is not used and will be replaced: {error}")),
-            Err(error) => untouchable = Some(format!("`{shown}` cannot be read: {error}")),
-        }
-        note = note.or_else(|| untouchable.clone());
+        let new = || History::new(fingerprint, max_tokens);
+        let (history, note, replaceable) = match read(&path, History::max_bytes(max_tokens)) {
+            Ok(None) => (new(), None, true),
+            Ok(Some(bytes)) => match History::decode(&bytes, fingerprint, max_tokens) {
+                Ok(history) => (history, None, true),
+                Err(error @ HistoryError::Foreign) => {
+                    (new(), Some(format!("`{shown}` is left as it is: {error}")), false)
+                }
+                Err(error) => {
+                    (new(), Some(format!("`{shown}` is not used and will be replaced: {error}")), true)
+                }
+            },
+            Err(error) => (new(), Some(format!("`{shown}` cannot be read: {error}")), false),
+        };
+        let untouchable = note.clone().filter(|_| !replaceable);
         (Self { path, history, untouchable }, note)
     }
 

@@ -88,9 +88,14 @@ impl History {
         }
         let mut history = Self::new(fingerprint, max_tokens);
         let mut rest = &body[FRAME - 2..];
+        let mut total = 0;
         for _ in 0..body[5] {
             let (&len, tokens) = rest.split_first().ok_or(HistoryError::Damaged)?;
             let (reply, next) = tokens.split_at_checked(len as usize).ok_or(HistoryError::Damaged)?;
+            total += reply.len();
+            if total > max_tokens {
+                return Err(HistoryError::TooLong(max_tokens));
+            }
             history.push(reply);
             rest = next;
         }
@@ -231,13 +236,18 @@ mod tests {
     }
 
     #[test]
-    fn history_longer_than_it_may_be_is_refused_unread() {
+    fn history_longer_than_it_may_be_is_refused() {
         let mut long = History::new(0, 1000);
         (0..1000).for_each(|token| long.push(&[token]));
         let bytes = long.encode();
         assert_eq!(bytes.len(), History::max_bytes(1000));
         assert_eq!(History::decode(&bytes, 0, 1000), Ok(long));
         assert_eq!(History::decode(&bytes, 0, 999), Err(HistoryError::TooLong(999)));
+        // Few replies are short files for their tokens.
+        assert_eq!(
+            History::decode(&small().encode(), 0x1234_5678_9abc_def0, 23),
+            Err(HistoryError::TooLong(23))
+        );
         assert_eq!(History::max_bytes(usize::MAX), 4 * (usize::MAX / 4));
     }
 }

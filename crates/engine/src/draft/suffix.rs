@@ -25,9 +25,9 @@ use crate::error::DraftError;
 use crate::session::Session;
 use crate::speculate::{Source, TokenTree};
 
-/// Longest match looked for: behind it an earlier place is right as often as longer ones.
+/// Longest match looked for: longer ones are hardly surer.
 const LONGEST_MATCH: usize = 32;
-/// Shortest match: behind a single token one guess in three is right.
+/// Shortest match: behind a single token two guesses in three are wrong.
 const SHORTEST_MATCH: usize = 2;
 /// Most guesses of a draft, and the most in depth.
 const MOST_GUESSES: usize = 32;

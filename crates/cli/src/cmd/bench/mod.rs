@@ -139,7 +139,9 @@ fn measure(
     let drafter = match (drafter, engine.draft_file()) {
         (DrafterChoice::None, _) => None,
         (_, Some(file)) => {
-            Some(record::Drafter { name: file.name.clone(), sha256: Some(sha256(&file.path)?) })
+            // `model` is a member's name; which model, only the file tells.
+            let name = engine.drafter().replace("model", &file.name);
+            Some(record::Drafter { name, sha256: Some(sha256(&file.path)?) })
         }
         (_, None) => Some(record::Drafter { name: engine.drafter().to_owned(), sha256: None }),
     };
