@@ -142,18 +142,23 @@ pub(crate) struct DraftArgs {
     /// The drafting model (-md) stops guessing below this probability [default: 0].
     #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     pub(crate) spec_draft_p_min: Option<f32>,
+    /// Keep answers in this file, as token ids, and look them up in later runs; for --drafter auto and suffix.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spec_history: Option<PathBuf>,
 }
 
 /// Names of `--drafter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DrafterName {
-    /// The model of -md if given, else ngram.
+    /// All lookups together; with -md also the model, where these have little to say.
     Auto,
     /// Plain decoding.
     None,
-    /// What followed the same tokens earlier.
+    /// What followed the same tokens last.
     Ngram,
-    /// The model of -md.
+    /// What followed the same tokens how often, in this text and in earlier answers.
+    Suffix,
+    /// Only the model of -md.
     Model,
 }
 
@@ -225,7 +230,7 @@ impl ModelArgs {
         }
     }
 
-    /// What to load, with n-gram drafting.
+    /// What to load, with drafting by lookup.
     ///
     /// # Errors
     /// A usage error for a device or kernel table that does not exist, or keys and values that are kept differently.
@@ -267,6 +272,7 @@ impl DraftArgs {
         let given = [
             ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
             ("--spec-draft-p-min", self.spec_draft_p_min.is_some()),
+            ("--spec-history", self.spec_history.is_some()),
         ];
         if let Some((flag, _)) = given.iter().find(|(_, given)| *given && drafter == DrafterName::None) {
             return Err(usage(format!("{flag} has no meaning with --drafter none, which guesses nothing")));
@@ -274,15 +280,22 @@ impl DraftArgs {
         if self.spec_draft_p_min.is_some() && self.model_draft.is_none() {
             return Err(usage("--spec-draft-p-min is for a drafting model, so it needs -md"));
         }
+        if self.spec_history.is_some() && matches!(drafter, DrafterName::Ngram | DrafterName::Model) {
+            return Err(usage(
+                "--spec-history is for drafters that look at earlier answers: auto and suffix",
+            ));
+        }
         options.drafter = match drafter {
             DrafterName::Auto => DrafterChoice::Auto,
             DrafterName::None => DrafterChoice::None,
             DrafterName::Ngram => DrafterChoice::Ngram,
+            DrafterName::Suffix => DrafterChoice::Suffix,
             DrafterName::Model => DrafterChoice::Model,
         };
         options.draft_model = self.model_draft.clone().map(ModelRef::Named);
         options.draft_p_min = self.spec_draft_p_min.unwrap_or(0.0);
         options.draft_max = self.spec_draft_n_max;
+        options.history = self.spec_history.clone();
         Ok(())
     }
 
@@ -292,6 +305,7 @@ impl DraftArgs {
             ("-md", self.model_draft.is_some()),
             ("--drafter", self.drafter.is_some_and(|name| name != DrafterName::None)),
             ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
+            ("--spec-history", self.spec_history.is_some()),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }

@@ -41,10 +41,8 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-mod-n-match"],
         "use --drafter ngram, which sizes itself",
     ),
-    (
-        &["--lookup-ngram-min", "-lcs", "--lookup-cache-static", "-lcd", "--lookup-cache-dynamic"],
-        "use --drafter ngram",
-    ),
+    (&["--lookup-ngram-min"], "use --drafter ngram"),
+    (&["-lcs", "--lookup-cache-static", "-lcd", "--lookup-cache-dynamic"], "use --spec-history"),
     (
         &["-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf"],
         "fetch it with `pilotfish pull` and name it with -md",

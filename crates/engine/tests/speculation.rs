@@ -6,7 +6,7 @@
 mod setup;
 
 use pilotfish_engine::CachedLane;
-use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter};
+use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union};
 use pilotfish_engine::sampling::SamplingParams;
 use pilotfish_engine::speculate::{Options, Speculator};
 use pilotfish_lane::testing::ScriptedLane;
@@ -27,6 +27,20 @@ fn shorter(target: &ScriptedLane, vocab: usize) -> ScriptedLane {
 
 type Make = Box<dyn Fn(&Case, u64) -> Box<dyn Drafter>>;
 
+/// Everything that only looks up.
+fn lookup() -> Vec<Box<dyn Drafter>> {
+    vec![Box::new(NgramDrafter::new()), Box::new(SuffixDrafter::default())]
+}
+
+/// A drafter that remembers the reply with every seventh token wrong.
+fn experienced(case: &Case, seed: u64) -> SuffixDrafter {
+    let wrong =
+        |(i, token): (usize, u32)| if i as u64 % 7 == seed { (token + 1) % VOCAB as u32 } else { token };
+    let mut drafter = SuffixDrafter::default();
+    drafter.learn(&case.by_hand(40).into_iter().enumerate().map(wrong).collect::<Vec<_>>());
+    drafter
+}
+
 /// Every drafter, by name.
 fn drafters() -> Vec<(&'static str, Make)> {
     fn model(lane: ScriptedLane, p_min: f32) -> Box<dyn Drafter> {
@@ -35,6 +49,16 @@ fn drafters() -> Vec<(&'static str, Make)> {
     vec![
         ("none", Box::new(|_, _| Box::new(NoDrafter))),
         ("ngram", Box::new(|_, _| Box::new(NgramDrafter::new()))),
+        ("suffix", Box::new(|_, _| Box::new(SuffixDrafter::default()))),
+        ("suffix with a past", Box::new(|case, seed| Box::new(experienced(case, seed)))),
+        ("lookup", Box::new(|_, _| Box::new(Union::new(lookup(), None)))),
+        (
+            "lookup and a model",
+            Box::new(|case, seed| {
+                let model = model(case.target.perturbed(seed, 2.0), 0.0);
+                Box::new(Union::new(lookup().into_iter().chain([model]).collect(), None))
+            }),
+        ),
         ("the target itself", Box::new(|case, _| model(case.target.twin(), 0.0))),
         ("a similar model", Box::new(|case, seed| model(case.target.perturbed(seed, 2.0), 0.0))),
         ("a similar model, cut", Box::new(|case, seed| model(case.target.perturbed(seed, 2.0), 0.4))),
@@ -133,6 +157,34 @@ fn speculation_ngram_wins_on_text_that_repeats() {
     let outcome = case.run(Box::new(NgramDrafter::new()), 32);
     assert_eq!(outcome.reply, case.by_hand(200));
     assert!(outcome.stats.tau() > 3.0, "τ = {}", outcome.stats.tau());
+}
+
+#[test]
+fn speculation_suffix_wins_on_text_that_repeats() {
+    let case = Case::new(ScriptedLane::markov(VOCAB, 400, 3, 6.0, 2), &[1, 2, 3], 200);
+    for drafter in
+        [Box::new(SuffixDrafter::default()) as Box<dyn Drafter>, Box::new(Union::new(lookup(), None))]
+    {
+        let outcome = case.run(drafter, 32);
+        assert_eq!(outcome.reply, case.by_hand(200));
+        assert!(outcome.stats.tau() > 3.0, "τ = {}", outcome.stats.tau());
+    }
+}
+
+#[test]
+fn speculation_suffix_remembers_the_replies_before() {
+    // The text never repeats within a reply, and is the same in every reply.
+    let case = Case::new(ScriptedLane::hashed(VOCAB, 400, 5, 6.0), &[1, 2, 3], 100);
+    let mut speculator = Speculator::new(Box::new(SuffixDrafter::default()), Some(16), false);
+    let first = case.run_with(&mut speculator);
+    let second = case.run_with(&mut speculator);
+    for outcome in [&first, &second] {
+        assert_eq!(outcome.reply, case.by_hand(100));
+    }
+    assert!(second.stats.rounds < 20 && first.stats.rounds > 60, "{:?} {:?}", first.stats, second.stats);
+    let mut forgetful = Speculator::new(Box::new(SuffixDrafter::new(0)), Some(16), false);
+    let again = [0, 1].map(|_| case.run_with(&mut forgetful).stats.rounds);
+    assert_eq!(again[0], again[1]);
 }
 
 #[test]

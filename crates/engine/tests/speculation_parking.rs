@@ -9,7 +9,7 @@ mod setup;
 
 use std::sync::Arc;
 
-use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter};
+use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, SuffixDrafter, Union};
 use pilotfish_engine::speculate::{Generation, Options, Speculator};
 use pilotfish_engine::{CachedLane, EngineError};
 use pilotfish_lane::LaneError;
@@ -248,9 +248,8 @@ fn speculation_least_probability_cuts_unsure_drafts() {
     assert!(some.1 > all.1, "sure guesses are right more often");
 }
 
-#[test]
-fn speculation_ngram_is_parked_where_it_loses() {
-    // Text that repeats in 3-grams but goes on differently each time.
+/// A reply of text that repeats in 3-grams but goes on differently each time, where rows are dear.
+fn against_the_odds(drafter: Box<dyn Drafter>) -> Outcome {
     let clock = FakeClock::default();
     let target = ScriptedLane::new(6, 400, |prefix| {
         let place = prefix.len() % 4;
@@ -260,8 +259,30 @@ fn speculation_ngram_is_parked_where_it_loses() {
     let mut case = Case::new(target, &[0, 1, 2, 3], 300);
     case.options = Options { clock: Arc::new(clock.clone()), ..Options::default() };
     let mut lane = costly(&case.target, &clock, 8_000);
-    let mut speculator = Speculator::new(Box::new(NgramDrafter::new()), None, true);
-    let outcome = case.run_on(&mut lane, &mut speculator);
+    let outcome = case.run_on(&mut lane, &mut Speculator::new(drafter, None, true));
     assert_eq!(outcome.reply, case.by_hand(300));
-    assert!(outcome.report.parked && outcome.report.reason.is_some(), "{:?}", outcome.stats);
+    outcome
+}
+
+#[test]
+fn speculation_lookup_is_parked_where_it_loses() {
+    let (ngram, suffix) = (NgramDrafter::new, SuffixDrafter::default);
+    let both = Union::new(vec![Box::new(ngram()), Box::new(suffix())], None);
+    for drafter in [Box::new(ngram()) as Box<dyn Drafter>, Box::new(suffix()), Box::new(both)] {
+        let outcome = against_the_odds(drafter);
+        assert!(outcome.report.parked && outcome.report.reason.is_some(), "{:?}", outcome.report);
+    }
+}
+
+#[test]
+fn speculation_a_union_goes_on_without_a_model_that_fails() {
+    for pass in [0, 1, 7] {
+        let case = Case::new(ScriptedLane::markov(VOCAB, 400, 3, 6.0, 2), &[1, 2, 3], 200);
+        let members = vec![Box::new(NgramDrafter::new()) as _, failing(&case, pass, Fault::Device)];
+        let outcome = case.run(Box::new(Union::new(members, None)), 8);
+        assert_eq!(outcome.reply, case.by_hand(200));
+        assert!(!outcome.report.parked && outcome.stats.accepted > 50, "{:?}", outcome.stats);
+        let reason = outcome.report.reason.expect("a failure has a reason");
+        assert!(reason.starts_with("model: the drafter failed: "), "{reason}");
+    }
 }

@@ -5,16 +5,20 @@
 //! Invariant: a drafter that does not fit is refused at load; nothing is drafted with another vocabulary.
 //! Not here: the loop (`pilotfish-engine`), which lanes exist (`lanes`).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pilotfish_catalog::{LocalModel, Progress, Quiet};
 use pilotfish_engine::CachedLane;
-use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter, check_vocabulary};
+use pilotfish_engine::draft::{
+    Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union, check_vocabulary, fingerprint,
+};
 use pilotfish_engine::speculate::Speculator;
 use pilotfish_lane::LaneInfo;
 use pilotfish_model::Model;
 use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Tokenizer};
 
+use crate::history::HistoryFile;
 use crate::load::{LoadedModel, find_model};
 use crate::{
     CpuOptions, DEFAULT_CONTEXT, Device, DrafterChoice, Error, GenerateOptions, Generation, KvType,
@@ -42,6 +46,8 @@ pub struct Engine {
     speculator: Speculator,
     plain: Speculator,
     draft_file: Option<LocalModel>,
+    history: Option<HistoryFile>,
+    history_note: Option<String>,
     device: Device,
     cpu: CpuOptions,
 }
@@ -61,13 +67,11 @@ impl Engine {
     /// [`Error`] naming the model that could not be found, the file, key or tensor at fault, the option that cannot
     /// be met, or the check in which the drafter failed.
     pub fn load_with(options: &LoadOptions, progress: &dyn Progress) -> Result<Self, Error> {
-        let choice = drafter_choice(options)?;
+        check_drafter(options)?;
         check_threads(options.cpu.threads)?;
         let local = find_model(&options.model, options.offline, progress)?;
-        let draft_local = match (choice, &options.draft_model) {
-            (DrafterChoice::Model, Some(model)) => Some(find_model(model, options.offline, progress)?),
-            _ => None,
-        };
+        let find = |model| find_model(model, options.offline, progress);
+        let draft_local = options.draft_model.as_ref().map(find).transpose()?;
         let target = LoadedModel::open(local)?;
         let context = context(&target, options.cpu.context)?;
         let draft = draft_local.map(LoadedModel::open).transpose()?;
@@ -83,18 +87,23 @@ impl Engine {
             lanes::open(options.device, Arc::clone(&model.model), &cpu)
         };
         let target_lane = CachedLane::new(lane(&target, context, options.cpu.kv_type)?);
-        let (drafter, draft_file): (Box<dyn Drafter>, _) = match (choice, draft) {
-            (_, Some(draft)) => {
-                let context = context.min(draft.model.config().context);
-                let draft_lane = lane(&draft, context, KvType::default())?;
-                let drafter = ModelDrafter::new(draft_lane, target_lane.info().vocab, options.draft_p_min);
-                (Box::new(drafter), Some(draft.local))
-            }
-            (DrafterChoice::None, None) => (Box::new(NoDrafter), None),
-            (DrafterChoice::Ngram, None) => (Box::new(NgramDrafter::new()), None),
-            (DrafterChoice::Auto | DrafterChoice::Model, None) => {
-                unreachable!("`drafter_choice` resolves `Auto`, and refuses `Model` without one")
-            }
+        let load_history = |path: &PathBuf| {
+            HistoryFile::load(path, fingerprint(&target.tokenizer), SuffixDrafter::PAST_TOKENS)
+        };
+        let (history, history_note) = options.history.as_ref().map(load_history).unzip();
+        let mut drafters = lookups(options, history.as_ref());
+        let mut draft_file = None;
+        if let Some(draft) = draft {
+            let context = context.min(draft.model.config().context);
+            let draft_lane = lane(&draft, context, KvType::default())?;
+            let drafter = ModelDrafter::new(draft_lane, target_lane.info().vocab, options.draft_p_min);
+            drafters.push(Box::new(drafter));
+            draft_file = Some(draft.local);
+        }
+        let drafter = match drafters.len() {
+            0 => Box::new(NoDrafter),
+            1 => drafters.remove(0),
+            _ => Box::new(Union::new(drafters, options.draft_max)),
         };
         let LoadedModel { local, model, tokenizer, template } = target;
         let speculator = Speculator::new(drafter, options.draft_max, options.parking);
@@ -109,6 +118,8 @@ impl Engine {
             speculator,
             plain,
             draft_file,
+            history,
+            history_note: history_note.flatten(),
             device,
             cpu,
         })
@@ -142,9 +153,10 @@ impl Engine {
         let tokens = self.tokenize(prompt)?;
         // Log-probabilities are reported for plain decoding, one pass a token.
         let speculate = options.speculate && options.logprobs.is_none();
-        let speculator = if speculate { &mut self.speculator } else { &mut self.plain };
+        let drafting =
+            if speculate { (&mut self.speculator, self.history.as_mut()) } else { (&mut self.plain, None) };
         let model = (&self.model, &self.tokenizer);
-        Generation::start(&mut self.target, speculator, model, tokens, options)
+        Generation::start(&mut self.target, drafting, model, tokens, options)
     }
 
     /// The token ids a prompt becomes.
@@ -169,9 +181,14 @@ impl Engine {
         self.template.is_some()
     }
 
-    /// Name of the drafter: `none`, `ngram`, or `model`.
+    /// Name of the drafter: `none`, `ngram`, `suffix` or `model`, or several of them joined by `+`.
     pub fn drafter(&self) -> &str {
         self.speculator.name()
+    }
+
+    /// Why the file of [`LoadOptions::history`] was not used, if it was there.
+    pub fn history_note(&self) -> Option<&str> {
+        self.history_note.as_deref()
     }
 
     /// The drafting model's file, when a model drafts.
@@ -218,24 +235,44 @@ impl Engine {
     }
 }
 
-/// The drafter that is really used, or why the options contradict each other.
-fn drafter_choice(options: &LoadOptions) -> Result<DrafterChoice, Error> {
+/// The drafters that need no model.
+fn lookups(options: &LoadOptions, history: Option<&HistoryFile>) -> Vec<Box<dyn Drafter>> {
+    let ngram = || Box::new(NgramDrafter::new());
+    let suffix = || {
+        let past_tokens = if options.past_replies { SuffixDrafter::PAST_TOKENS } else { 0 };
+        let mut drafter = SuffixDrafter::new(past_tokens);
+        history.iter().flat_map(|file| file.replies()).for_each(|reply| drafter.learn(reply));
+        Box::new(drafter)
+    };
+    match options.drafter {
+        DrafterChoice::None | DrafterChoice::Model => vec![],
+        DrafterChoice::Ngram => vec![ngram()],
+        DrafterChoice::Suffix => vec![suffix()],
+        DrafterChoice::Auto => vec![ngram(), suffix()],
+    }
+}
+
+/// Refuses options that contradict each other.
+fn check_drafter(options: &LoadOptions) -> Result<(), Error> {
     let refuse = |option, value: &str, why: &str| {
         Err(Error::Option { option, value: value.to_owned(), why: why.to_owned() })
     };
     if !(0.0..=1.0).contains(&options.draft_p_min) {
         return refuse("--spec-draft-p-min", &options.draft_p_min.to_string(), "it must be 0 to 1");
     }
+    let looks_back =
+        options.past_replies && matches!(options.drafter, DrafterChoice::Auto | DrafterChoice::Suffix);
+    if let Some(path) = options.history.as_ref().filter(|_| !looks_back) {
+        let why = "the drafter does not look at earlier replies";
+        return refuse("--spec-history", &path.display().to_string(), why);
+    }
+    let beside_a_model = "a drafting model was given with -md";
     match (options.drafter, &options.draft_model) {
         (DrafterChoice::Model, None) => refuse("--drafter", "model", "give the drafting model with -md"),
-        (DrafterChoice::Ngram, Some(_)) => {
-            refuse("--drafter", "ngram", "a drafting model was given with -md")
-        }
-        (DrafterChoice::None, Some(_)) => refuse("--drafter", "none", "a drafting model was given with -md"),
-        (DrafterChoice::Auto, Some(_)) => Ok(DrafterChoice::Model),
-        (DrafterChoice::Auto | DrafterChoice::Ngram, None) => Ok(DrafterChoice::Ngram),
-        (DrafterChoice::Model, Some(_)) => Ok(DrafterChoice::Model),
-        (DrafterChoice::None, None) => Ok(DrafterChoice::None),
+        (DrafterChoice::Ngram, Some(_)) => refuse("--drafter", "ngram", beside_a_model),
+        (DrafterChoice::Suffix, Some(_)) => refuse("--drafter", "suffix", beside_a_model),
+        (DrafterChoice::None, Some(_)) => refuse("--drafter", "none", beside_a_model),
+        _ => Ok(()),
     }
 }
 

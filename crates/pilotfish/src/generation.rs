@@ -15,6 +15,7 @@ use pilotfish_engine::speculate::{self, Options, SpeculationReport, Speculator, 
 use pilotfish_model::Model;
 use pilotfish_model::text::{StopStrings, Tokenizer};
 
+use crate::history::HistoryFile;
 use crate::{Error, GenerateOptions};
 
 /// Something that happened while answering.
@@ -42,6 +43,8 @@ pub struct Summary {
     pub stats: Stats,
     /// How speculation went.
     pub speculation: SpeculationReport,
+    /// Why the answer could not be added to [`LoadOptions::history`](crate::LoadOptions::history), if it could not.
+    pub history_error: Option<String>,
 }
 
 /// An answer in the making. Dropping it stops it; what was read of prompt and answer stays in the cache.
@@ -50,12 +53,13 @@ pub struct Generation<'a> {
     running: Option<speculate::Generation<'a>>,
     logprobs: Vec<Logprobs>,
     model: Arc<Model>,
+    history: Option<&'a mut HistoryFile>,
 }
 
 impl<'a> Generation<'a> {
     pub(crate) fn start(
         target: &'a mut CachedLane,
-        speculator: &'a mut Speculator,
+        (speculator, history): (&'a mut Speculator, Option<&'a mut HistoryFile>),
         (model, tokenizer): (&Arc<Model>, &Tokenizer),
         prompt: Vec<u32>,
         options: &GenerateOptions,
@@ -79,7 +83,7 @@ impl<'a> Generation<'a> {
         let engine_options =
             Options { logprobs: options.logprobs, cancel: Arc::clone(&options.cancel), ..Options::default() };
         let running = speculate::Generation::new(target, speculator, session, engine_options)?;
-        Ok(Self { running: Some(running), logprobs: Vec::new(), model: Arc::clone(model) })
+        Ok(Self { running: Some(running), logprobs: Vec::new(), model: Arc::clone(model), history })
     }
 
     /// Runs a round; `None` once the answer has ended.
@@ -117,6 +121,7 @@ impl<'a> Generation<'a> {
             logprobs: std::mem::take(&mut self.logprobs),
             stats: ended.stats().clone(),
             speculation: ended.report(),
+            history_error: self.history.as_mut().and_then(|file| file.keep(session.reply()).err()),
         }
     }
 }

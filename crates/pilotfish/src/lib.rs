@@ -24,6 +24,7 @@
 mod engine;
 mod error;
 mod generation;
+mod history;
 pub mod lanes;
 mod load;
 mod options;

@@ -3,6 +3,7 @@
 //! Invariant: defaults are repeatable: greedy, and a fixed seed once a temperature is asked for.
 //! Not here: the ranges of sampling parameters (`pilotfish_engine::sampling::SamplingParams`).
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -18,14 +19,16 @@ pub const DEFAULT_CONTEXT: usize = 8192;
 /// Who guesses the next tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrafterChoice {
-    /// A model when one is given, n-gram lookup otherwise.
+    /// All lookups, and where one is given a model for when they have little to say.
     #[default]
     Auto,
     /// Nobody: plain decoding.
     None,
-    /// Lookup of what followed the same tokens earlier.
+    /// Lookup of what followed the same tokens last.
     Ngram,
-    /// The model of [`LoadOptions::draft_model`].
+    /// Lookup of what followed the same tokens how often, here and in earlier replies.
+    Suffix,
+    /// Only the model of [`LoadOptions::draft_model`].
     Model,
 }
 
@@ -42,6 +45,10 @@ pub struct LoadOptions {
     pub draft_p_min: f32,
     /// Most guesses a round; `None` is the drafter's own default.
     pub draft_max: Option<usize>,
+    /// Whether earlier replies of this engine are looked up too; off where prompts are repeated to be measured.
+    pub past_replies: bool,
+    /// A file in which replies outlive this engine: read at load, replaced after each reply.
+    pub history: Option<PathBuf>,
     /// Whether speculation may be suspended while it loses time; off only for tests and measurements.
     pub parking: bool,
     /// Where the target runs.
@@ -54,7 +61,7 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// A catalog name or a path, with n-gram drafting on the CPU.
+    /// A catalog name or a path, with drafting by lookup on the CPU.
     pub fn new(model: impl Into<String>) -> Self {
         Self {
             model: ModelRef::Named(model.into()),
@@ -62,6 +69,8 @@ impl LoadOptions {
             draft_model: None,
             draft_p_min: 0.0,
             draft_max: None,
+            past_replies: true,
+            history: None,
             parking: true,
             device: Device::Cpu,
             cpu: CpuOptions::default(),

@@ -80,7 +80,7 @@ fn events_are_the_answer_and_then_its_numbers() {
     assert_eq!(summary.prompt, prompt);
     assert_eq!((summary.tokens.len(), summary.finish), (20, FinishReason::MaxTokens));
     assert_eq!(text, engine.tokenizer().decode(&summary.tokens));
-    assert_eq!((summary.stats.tokens, summary.speculation.drafter.as_str()), (20, "ngram"));
+    assert_eq!((summary.stats.tokens, summary.speculation.drafter.as_str()), (20, "ngram+suffix"));
 }
 
 #[test]
@@ -101,14 +101,49 @@ fn drafters_change_no_token() {
         };
         let plain = run(LoadOptions { drafter: DrafterChoice::None, ..folder.options() });
         assert_eq!(run(folder.options()), plain);
+        for drafter in [DrafterChoice::Ngram, DrafterChoice::Suffix] {
+            assert_eq!(run(LoadOptions { drafter, ..folder.options() }), plain);
+        }
         for draft_model in [named("model.gguf"), named("other.gguf")] {
-            assert_eq!(run(LoadOptions { draft_model, ..folder.options() }), plain);
+            for drafter in [DrafterChoice::Auto, DrafterChoice::Model] {
+                let draft_model = draft_model.clone();
+                assert_eq!(run(LoadOptions { drafter, draft_model, ..folder.options() }), plain);
+            }
         }
         let mut engine = folder.engine();
         let off = GenerateOptions { speculate: false, ..options.clone() };
         let (_, summary) = read(engine.complete("ab ab ab", &off).unwrap());
         assert_eq!((summary.tokens, summary.stats.drafted), (plain, 0));
     }
+}
+
+#[test]
+fn earlier_answers_help_unless_they_are_not_to() {
+    let folder = Folder::new(&llama());
+    let sampling = SamplingParams { seed: 3, ..SamplingParams::default() };
+    let options = GenerateOptions { sampling, ..few(60) };
+    let rounds = |past_replies, history| {
+        let load = LoadOptions {
+            drafter: DrafterChoice::Suffix,
+            parking: false,
+            past_replies,
+            history,
+            ..folder.options()
+        };
+        let mut engine = Engine::load(&load).unwrap();
+        [0, 1].map(|_| {
+            let summary = read(engine.complete("ab ab ab", &options).unwrap()).1;
+            assert_eq!(summary.history_error, None);
+            summary.stats.rounds
+        })
+    };
+    let alone = rounds(false, None);
+    assert_eq!(alone[0], alone[1]);
+    let remembering = rounds(true, None);
+    assert!(remembering[0] == alone[0] && 2 * remembering[1] < alone[1], "{remembering:?} {alone:?}");
+    let file = || Some(folder.path("past"));
+    assert_eq!(rounds(true, file()), remembering);
+    assert!(2 * rounds(true, file())[0] < alone[0], "the file is read at load");
 }
 
 #[test]
@@ -213,7 +248,25 @@ fn errors_say_whose_fault_it_is() {
         o.draft_model = Some(gemma.clone());
     });
     assert_eq!(contradiction.kind(), ErrorKind::Usage, "{contradiction}");
+    let beside_a_model = load(&|o| {
+        o.drafter = DrafterChoice::Suffix;
+        o.draft_model = Some(gemma.clone());
+    });
+    assert_eq!(beside_a_model.kind(), ErrorKind::Usage, "{beside_a_model}");
     assert_eq!(load(&|o| o.drafter = DrafterChoice::Model).kind(), ErrorKind::Usage);
+    let ignored: [fn(&mut LoadOptions); 3] = [
+        |o| o.drafter = DrafterChoice::None,
+        |o| o.drafter = DrafterChoice::Ngram,
+        |o| o.past_replies = false,
+    ];
+    for ignores in ignored {
+        let error = load(&|o| {
+            o.history = Some(folder.path("past"));
+            ignores(o);
+        });
+        assert_eq!(error.kind(), ErrorKind::Usage, "{error}");
+        assert!(error.to_string().contains("--spec-history"), "{error}");
+    }
     assert_eq!(load(&|o| o.draft_p_min = f32::NAN).kind(), ErrorKind::Usage);
 
     let mut engine = folder.engine();

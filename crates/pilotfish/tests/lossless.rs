@@ -51,7 +51,7 @@ fn speculation_never_changes_a_real_answer() {
         options.parking = false;
         Engine::load(&options).unwrap()
     };
-    let (mut plain, mut speculative) = (load(DrafterChoice::None), load(DrafterChoice::Ngram));
+    let (mut plain, mut speculative) = (load(DrafterChoice::None), load(DrafterChoice::Auto));
     let (mut compared, mut drafted, mut accepted) = (0, 0, 0);
     for (i, prompt) in prompts().iter().step_by(50 / n_prompts).take(n_prompts).enumerate() {
         for temperature in [0.0, 0.8] {

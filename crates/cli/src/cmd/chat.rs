@@ -19,7 +19,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use crate::args::{DraftArgs, ModelArgs, ReplyArgs, SamplingArgs, sampling_error};
-use crate::cmd::run::load_engine;
+use crate::cmd::run::{load_engine, note_history};
 use crate::exit::{Outcome, escape};
 use crate::output::note;
 use crate::{interrupt, output, timings};
@@ -281,6 +281,7 @@ impl Chat<'_> {
                     if self.verbose {
                         timings::print(&summary);
                     }
+                    note_history(summary.history_error.as_deref());
                     self.args.reply.note_default_end(summary.finish);
                     if summary.finish == pilotfish::FinishReason::ContextFull {
                         note!("note: the context is full; /reset starts again");

@@ -8,7 +8,7 @@ use pilotfish::{Engine, Event, FinishReason, GenerateOptions, Message, Prompt, S
 use serde::Serialize;
 
 use crate::args::{DraftArgs, ModelArgs, PromptArgs, ReplyArgs, SamplingArgs, sampling_error};
-use crate::exit::{Outcome, interrupted, usage};
+use crate::exit::{Outcome, escape, interrupted, usage};
 use crate::numbers::whole;
 use crate::output::note;
 use crate::progress::Downloads;
@@ -114,6 +114,7 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
         }
         timings::print(&summary);
     }
+    note_history(summary.history_error.as_deref());
     args.reply.note_default_end(summary.finish);
     if summary.finish == FinishReason::ContextFull {
         note_full(&engine);
@@ -128,6 +129,13 @@ fn note_full(engine: &Engine) {
     note!("note: the context of {} is full; {more}", count(context, "token"));
 }
 
+/// Tells why the file of `--spec-history` was not read or written.
+pub(super) fn note_history(why: Option<&str>) {
+    if let Some(why) = why {
+        note!("note: the history {}", escape(why));
+    }
+}
+
 /// Loads the engine, showing downloads, and with `-v` what was loaded.
 pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyhow::Result<Engine> {
     let listening = interrupt::listen();
@@ -136,6 +144,7 @@ pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyho
     if listening.stopped() {
         return Err(interrupted());
     }
+    note_history(engine.history_note());
     if verbose {
         let info = engine.lane_info();
         note!(

@@ -85,8 +85,11 @@ fn a_bench_gives_the_documented_record() {
 fn a_bench_reports_what_helps_what_hurts_and_neither() {
     let home = home();
     let only = ["--only", "edit", "--only", "math", "-n", "10", "-r", "1"];
-    for (drafter, name) in [(&["--drafter", "none"][..], None), (&["-md", "model.gguf"], Some("model.gguf"))]
-    {
+    for (drafter, name) in [
+        (&["--drafter", "none"][..], None),
+        (&["--drafter", "model", "-md", "model.gguf"], Some("model.gguf")),
+        (&["-md", "model.gguf"], Some("ngram+suffix+model.gguf")),
+    ] {
         let args = [&["bench", "-m", "model.gguf", "--json"][..], &only, drafter].concat();
         let json = home.run(&args).json();
         assert_eq!(json["drafter"]["name"].as_str(), name);

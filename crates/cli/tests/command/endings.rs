@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use crate::harness::{Home, ids};
 
-/// Every way to guess: plain, n-grams, and a drafter that is always right.
-const DRAFTERS: [&[&str]; 4] = [
+/// Every way to guess: plain, by lookup, and a drafter that is always right.
+const DRAFTERS: [&[&str]; 5] = [
     &["--drafter", "none"],
     &["--drafter", "ngram"],
+    &["--drafter", "suffix"],
     &["-md", "model.gguf"],
     &["-md", "model.gguf", "--spec-draft-n-max", "4"],
 ];

@@ -30,7 +30,7 @@ fn the_json_object_has_exactly_the_documented_fields() {
     assert_eq!(keys(&plain["speculation"]), ["drafter", "tau", "parked", "reason"]);
     assert_eq!(plain["timings"]["prompt_n"], ids(&plain["prompt_tokens"]).len());
     assert_eq!(plain["timings"]["predicted_n"], ids(&plain["tokens"]).len());
-    assert_eq!(plain["speculation"]["drafter"], "ngram");
+    assert_eq!(plain["speculation"]["drafter"], "ngram+suffix");
 
     let scored = home.answer(&["hello", "-n", "4", "--ignore-eos", "--logprobs", "3"]);
     assert_eq!(keys(&scored), [&fields[..], &["logprobs"]].concat());
@@ -177,9 +177,13 @@ fn damaged_weights_are_told() {
 fn timings_go_to_stderr() {
     let home = Home::with_model();
     let ran = home.run(&["run", "-m", "model.gguf", "hello", "-n", "4", "--ignore-eos"]);
-    for part in
-        ["prompt eval: ", "eval: 4 tokens", "finish: length", "speculation: ngram, drafted ", "accepted "]
-    {
+    for part in [
+        "prompt eval: ",
+        "eval: 4 tokens",
+        "finish: length",
+        "speculation: ngram+suffix, drafted ",
+        "accepted ",
+    ] {
         assert!(ran.stderr.contains(part), "{}", ran.stderr);
     }
     assert!(!ran.stdout.contains("eval") && ran.stdout.ends_with('\n'));

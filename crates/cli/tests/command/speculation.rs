@@ -1,7 +1,10 @@
 //! The same tokens with and without guesses; drafters that do not fit are refused.
 
+use std::fs;
+
 use pilotfish_model::Family;
 use pilotfish_model::testing::TinySpec;
+use serde_json::Value;
 
 use crate::harness::{Home, ids};
 
@@ -24,7 +27,10 @@ fn every_drafter_gives_the_same_tokens() {
                     home.answer(&[&base[..], &["-md", "model.gguf", "--spec-draft-n-max", "3"]].concat());
                 assert_eq!(ids(&right["tokens"]), plain, "{family:?} {n} {sampling:?}");
                 assert!(right["timings"]["draft_n_accepted"].as_u64() > Some(0), "{right}");
-                for drafter in [&["--drafter", "ngram"][..], &["-md", "other.gguf"]] {
+                let model = &["--drafter", "model", "-md", "other.gguf"][..];
+                for drafter in
+                    [&["--drafter", "ngram"][..], &["--drafter", "suffix"], model, &["-md", "other.gguf"]]
+                {
                     let answer = home.answer(&[&base[..], drafter].concat());
                     assert_eq!(ids(&answer["tokens"]), plain, "{family:?} {n} {sampling:?} {drafter:?}");
                 }
@@ -60,6 +66,59 @@ fn quantized_keys_and_values_give_the_same_tokens_with_every_drafter() {
     home.run(&kept).fails(1, &["cannot load", "multiple of 32", "have 16"]);
     let shown = home.run(&["inspect", "narrow.gguf", "-ctk", "q8_0", "-ctv", "q8_0"]).ok();
     assert!(shown.contains("cannot run") && shown.contains("have 16"), "{shown}");
+}
+
+#[test]
+fn answers_kept_in_a_file_are_looked_up_by_the_next_run() {
+    let home = Home::with_model();
+    let base = ["--raw", "the fish", "-n", "40", "--ignore-eos", "--temp", "0.9", "-s", "3"];
+    let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat());
+    let with_history =
+        || home.answer(&[&base[..], &["--drafter", "suffix", "--spec-history", "past"]].concat());
+    let [first, second] = [with_history(), with_history()];
+    assert_eq!((&first["tokens"], &second["tokens"]), (&plain["tokens"], &plain["tokens"]));
+    let accepted = |answer: &Value| answer["timings"]["draft_n_accepted"].as_u64().unwrap();
+    assert!(accepted(&second) > accepted(&first), "{first} {second}");
+    let auto = home.answer(&[&base[..], &["--spec-history", "past"]].concat());
+    assert_eq!(
+        (&auto["tokens"], &auto["speculation"]["drafter"]),
+        (&plain["tokens"], &"ngram+suffix".into())
+    );
+}
+
+#[test]
+fn a_history_that_cannot_be_used_is_told_and_costs_no_answer() {
+    let home = Home::with_model();
+    home.write("other.gguf", &TinySpec::new(Family::Gemma3).gguf());
+    let run = |model: &str, file: &str| {
+        let ran =
+            home.run(&["run", "-m", model, "--raw", "ab", "-n", "4", "--ignore-eos", "--spec-history", file]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr
+            .lines()
+            .filter(|line| line.starts_with("note: the history "))
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    assert_eq!(run("model.gguf", "past"), "");
+    assert_eq!(run("model.gguf", "past"), "");
+    let other = run("other.gguf", "past");
+    assert!(
+        other.contains("past` is not used and will be replaced: it is of a model with another vocabulary"),
+        "{other}"
+    );
+    let mut bytes = fs::read(home.path("past")).unwrap();
+    bytes.truncate(bytes.len() - 3);
+    home.write("past", &bytes);
+    let cut = run("other.gguf", "past");
+    assert!(cut.contains("it is damaged") && cut.lines().count() == 1, "{cut}");
+    assert_eq!(run("other.gguf", "past"), "");
+    home.write("notes", b"dear diary");
+    let notes = run("model.gguf", "notes");
+    assert!(notes.lines().count() == 2 && notes.contains("is left as it is"), "{notes}");
+    assert_eq!(fs::read(home.path("notes")).unwrap(), b"dear diary");
+    let nowhere = run("model.gguf", "no/folder");
+    assert!(nowhere.contains("cannot write"), "{nowhere}");
 }
 
 #[test]
@@ -101,7 +160,7 @@ fn any_draft_length_gives_the_same_tokens() {
     let home = Home::with_model();
     let base = ["--raw", "ab ab ab", "-n", "30", "--ignore-eos"];
     let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat())["tokens"].clone();
-    for drafter in [&["--drafter", "ngram"][..], &["-md", "model.gguf"]] {
+    for drafter in [&["--drafter", "ngram"][..], &["--drafter", "suffix"], &[], &["-md", "model.gguf"]] {
         for max in ["0", "1", "8", "1000000000"] {
             let answer = home.answer(&[&base[..], drafter, &["--spec-draft-n-max", max]].concat());
             assert_eq!(answer["tokens"], plain, "{drafter:?} {max}");

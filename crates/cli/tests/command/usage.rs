@@ -139,7 +139,15 @@ fn wrong_values_name_their_flag() {
         (&["--logit-bias", "5+inf"], &["--logit-bias is inf"]),
         (&["--stop", ""], &["--stop"]),
         (&["--spec-draft-p-min", "2"], &["--spec-draft-p-min"]),
-        (&["--drafter", "suffix"], &["--drafter", "ngram"]),
+        (&["--drafter", "head"], &["--drafter", "ngram", "suffix"]),
+        (&["--drafter", "suffix", "-md", "model.gguf"], &["--drafter", "-md"]),
+        (&["--drafter", "none", "--spec-history", "h"], &["--spec-history", "--drafter none"]),
+        (&["--drafter", "ngram", "--spec-history", "h"], &["--spec-history", "auto and suffix"]),
+        (
+            &["--drafter", "model", "-md", "model.gguf", "--spec-history", "h"],
+            &["--spec-history", "auto and suffix"],
+        ),
+        (&["--logprobs", "2", "--spec-history", "h"], &["--spec-history", "--logprobs"]),
         (&["--drafter", "model"], &["--drafter", "-md"]),
         (&["--drafter", "none", "-md", "model.gguf"], &["--drafter", "-md"]),
         (&["--logprobs", "21", "--json"], &["--logprobs", "20"]),
@@ -197,6 +205,7 @@ fn bench_and_eval_check_their_flags_first() {
     home.run(&["bench", "-m", "model.gguf", "-r", "0"]).fails(2, &["-r"]);
     home.run(&["bench", "-m", "model.gguf", "--only", "poetry"]).fails(2, &["poetry", "translate"]);
     home.run(&["bench", "-m", "model.gguf", "-t", "20000"]).fails(2, &["-t", "512"]);
+    home.run(&["bench", "-m", "model.gguf", "--spec-history", "h"]).fails(2, &["--spec-history", "bench"]);
     home.run(&["bench", "-m", "model.gguf", "-ctk", "q8_0"]).fails(2, &["-ctk", "-ctv"]);
     home.run(&["inspect", "model.gguf", "-ctv", "q8_0"]).fails(2, &["-ctk", "-ctv"]);
     home.run(&["eval"]).fails(2, &["ppl"]);

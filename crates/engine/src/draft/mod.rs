@@ -6,15 +6,23 @@
 //! Invariant: a drafter cannot change a session; it can only propose.
 //! Not here: how much to draft and when to stop drafting (`speculate::budget`).
 
+mod hash;
+mod history;
 mod model;
 mod ngram;
+mod odds;
+mod suffix;
+mod union;
 mod vocabulary;
 
 use std::sync::atomic::AtomicBool;
 
+pub use history::{History, HistoryError};
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
-pub use vocabulary::{Vocabulary, VocabularyMismatch, check_vocabulary};
+pub use suffix::SuffixDrafter;
+pub use union::Union;
+pub use vocabulary::{Vocabulary, VocabularyMismatch, check_vocabulary, fingerprint};
 
 use pilotfish_lane::Rows;
 
@@ -48,6 +56,16 @@ pub trait Drafter: Send {
     /// Learns what became of the last proposal.
     fn observe(&mut self, draft: &TokenTree, accepted: &Accepted, rows: &Rows) {
         let _ = (draft, accepted, rows);
+    }
+
+    /// Learns that the reply has ended, however it did; the session is as it will stay.
+    fn finished(&mut self, session: &Session) {
+        let _ = session;
+    }
+
+    /// Whether asking it costs more than looking something up, so that a [`Union`] asks others first.
+    fn is_costly(&self) -> bool {
+        false
     }
 
     /// Why it proposes nothing for the time being, if there is a reason worth telling.

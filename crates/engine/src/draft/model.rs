@@ -147,6 +147,10 @@ impl Drafter for ModelDrafter {
         Ok(tree)
     }
 
+    fn is_costly(&self) -> bool {
+        true
+    }
+
     fn idle_reason(&self) -> Option<String> {
         self.idle.clone()
     }

@@ -8,6 +8,8 @@
 //! A gate watches the long drafts: two in a row with less than half accepted disable them, and every
 //! eighth long match then probes one long draft, which re-enables them when it does well.
 //!
+//! A guess's probability is that of a continuation of one earlier place (`odds`), so that it grows with m.
+//!
 //! n and the lengths are those that mlx-dspark settled on for pure lookup; 2-grams hit more often but are
 //! mostly wrong, and each wrong draft costs a wide pass.
 //!
@@ -20,9 +22,11 @@ use std::collections::HashMap;
 use pilotfish_lane::Rows;
 
 use super::Drafter;
+use super::hash::fnv;
+use super::odds::odds;
 use crate::error::DraftError;
 use crate::session::Session;
-use crate::speculate::{Accepted, TokenTree};
+use crate::speculate::{Accepted, Guess, Source, TokenTree};
 
 const LONGEST: usize = 4;
 const SHORTEST: usize = 3;
@@ -101,8 +105,14 @@ impl Drafter for NgramDrafter {
             SHORT_DRAFT
         };
         let period = self.seen.len() - earlier;
-        let guesses: Vec<u32> = (0..wanted.min(limit)).map(|i| self.seen[earlier + i % period]).collect();
-        Ok(TokenTree::chain(root, &guesses))
+        let mut tree = TokenTree::root(root);
+        for i in 0..wanted.min(limit) {
+            let token = self.seen[earlier + i % period];
+            // Should the guesses before it be right, the match is longer by those.
+            let probability = odds(1, 1, matched + i);
+            tree.push(i, Guess { token, probability, source: Source::Ngram });
+        }
+        Ok(tree)
     }
 
     fn observe(&mut self, draft: &TokenTree, accepted: &Accepted, _: &Rows) {
@@ -137,10 +147,9 @@ impl Gate {
     }
 }
 
-/// FNV-1a over the tokens, length included.
+/// Grams of different lengths are kept apart.
 fn hash(gram: &[u32]) -> u64 {
-    let start = 0xcbf2_9ce4_8422_2325 ^ gram.len() as u64;
-    gram.iter().fold(start, |hash, &token| (hash ^ u64::from(token)).wrapping_mul(0x100_0000_01b3))
+    fnv(gram.len() as u64, gram.iter().copied())
 }
 
 #[cfg(test)]
@@ -199,6 +208,22 @@ mod tests {
             text.extend(&run[10..10 + matched]);
             assert_eq!(guesses(&mut NgramDrafter::new(), &text, 100).len(), expected, "match of {matched}");
         }
+    }
+
+    #[test]
+    fn speculation_ngram_is_surer_of_longer_matches() {
+        let likely = |matched: u32| {
+            let mut text: Vec<u32> = (0..60).collect();
+            text.push(999);
+            text.extend(10..10 + matched);
+            let tree = NgramDrafter::new().propose(&session(&text), 100).unwrap();
+            let probability = |node: usize| tree.guess(node).probability;
+            assert_eq!(tree.guess(1).source, Source::Ngram);
+            assert!(probability(1) < probability(2) && probability(2) < 1.0);
+            probability(1)
+        };
+        assert_eq!(likely(3), odds(1, 1, 3));
+        assert!(likely(3) < likely(4) && likely(4) < likely(8) && likely(8) < likely(16));
     }
 
     #[test]

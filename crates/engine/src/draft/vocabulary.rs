@@ -10,6 +10,8 @@
 
 use pilotfish_model::text::{TokenKind, Tokenizer};
 
+use super::hash::fnv;
+
 /// Vocabularies may be padded differently, but not by more than this.
 const MAX_SIZE_DIFFERENCE: usize = 128;
 
@@ -78,6 +80,18 @@ pub enum VocabularyMismatch {
 
 fn shown(token: &Option<u32>) -> String {
     token.map_or("none".to_owned(), |token| token.to_string())
+}
+
+/// Tells vocabularies apart, so that token ids kept for one are not taken for another's.
+pub fn fingerprint(vocabulary: &dyn Vocabulary) -> u64 {
+    let word = |bytes: &[u8]| {
+        let words = bytes.iter().map(|&byte| u32::from(byte));
+        // No byte: it ends the text.
+        words.chain([u32::MAX]).collect::<Vec<_>>()
+    };
+    let texts =
+        (0..vocabulary.size() as u32).flat_map(|id| word(vocabulary.text(id).unwrap_or("").as_bytes()));
+    fnv(vocabulary.size() as u64, word(vocabulary.kind().as_bytes()).into_iter().chain(texts))
 }
 
 /// Checks that a drafter with vocabulary `draft` may guess for a target with vocabulary `target`.
@@ -187,6 +201,17 @@ mod tests {
             "the drafter does not fit: its vocabulary has 172 tokens, the target's 301; \
              at most 128 apart are allowed"
         );
+    }
+
+    #[test]
+    fn speculation_vocabulary_fingerprints_differ_with_any_text() {
+        let own = fingerprint(&listed(20));
+        assert_eq!(own, fingerprint(&listed(20)));
+        assert_ne!(own, fingerprint(&listed(21)));
+        assert_ne!(own, fingerprint(&Listed { kind: "SentencePiece", ..listed(20) }));
+        let mut moved = listed(20);
+        (moved.texts[3], moved.texts[4]) = ("t3t".into(), "4".into());
+        assert_ne!(own, fingerprint(&moved), "where a text ends matters");
     }
 
     #[test]

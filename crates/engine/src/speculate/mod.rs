@@ -194,6 +194,7 @@ impl<'a> Generation<'a> {
         self.prefill(&mut |_, _| {})?;
         if self.options.cancel.load(Ordering::Relaxed) {
             let text = self.session.cancel();
+            self.drafter.finished(&self.session);
             return Ok(Some(Round { text, finish: self.session.finish(), ..Round::default() }));
         }
         let start = self.options.clock.now_ms();
@@ -210,6 +211,9 @@ impl<'a> Generation<'a> {
             self.target.truncate(self.session.len());
         }
         self.drafter.observe(&draft, &accepted, &rows);
+        if self.session.done() {
+            self.drafter.finished(&self.session);
+        }
         let tokens = accepted.tokens[..committed.count].to_vec();
         let round = Round {
             logprobs: self.logprobs(&rows, &accepted.rows, &tokens),

@@ -196,7 +196,7 @@ mod tests {
         // Without token 6 its child 8 goes too.
         let mut low = TokenTree::chain(5, &[60]);
         low.push(1, guess(4));
-        low.push(0, guess(7));
+        low.push(0, Guess { token: 7, probability: 1.0, source: Source::Ngram });
         assert_eq!(low.clip(9, 9, 50), TokenTree::chain(5, &[7]));
     }
 }

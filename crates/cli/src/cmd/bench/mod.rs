@@ -73,6 +73,13 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
     }
     let mut load = args.model.load_options()?;
     args.draft.apply_to_load(&mut load)?;
+    // Every prompt is answered several times: the first answer would give all others away.
+    if load.history.is_some() {
+        return Err(usage(
+            "--spec-history has no meaning here: bench asks the same again and looks nothing up",
+        ));
+    }
+    load.past_replies = false;
     if args.curve {
         if load.draft_model.is_some() {
             return Err(usage("--curve measures the target alone; drop -md"));
@@ -132,7 +139,9 @@ fn measure(
     let drafter = match (drafter, engine.draft_file()) {
         (DrafterChoice::None, _) => None,
         (_, Some(file)) => {
-            Some(record::Drafter { name: file.name.clone(), sha256: Some(sha256(&file.path)?) })
+            // `model` is a member's name; which model, only the file tells.
+            let name = engine.drafter().replace("model", &file.name);
+            Some(record::Drafter { name, sha256: Some(sha256(&file.path)?) })
         }
         (_, None) => Some(record::Drafter { name: engine.drafter().to_owned(), sha256: None }),
     };
