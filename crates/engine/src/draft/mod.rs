@@ -53,6 +53,11 @@ pub trait Drafter: Send {
     /// When the drafter cannot go on; this and later replies are then made without it.
     fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError>;
 
+    /// Most guesses in depth of those who cost time ([`Drafter::is_costly`]) in the next proposal; 0 lets them rest.
+    fn limit_costly(&mut self, depth: usize) {
+        let _ = depth;
+    }
+
     /// Learns what became of the last proposal.
     fn observe(&mut self, draft: &TokenTree, accepted: &Accepted, rows: &Rows) {
         let _ = (draft, accepted, rows);

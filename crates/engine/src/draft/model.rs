@@ -25,9 +25,8 @@ use crate::speculate::{Guess, Source, TokenTree};
 /// New tokens that are read in one pass together with the last.
 const CHUNK: usize = 64;
 
-/// Longest draft unless told otherwise: llama.cpp's default, and the best length of the usual cost model
-/// (acceptance 0.7 per token) for a drafter at a third of the target's cost.
-const DEFAULT_MAX: usize = 3;
+/// Longest draft unless told otherwise; how much of it is worth its time, the budget knows.
+const DEFAULT_MAX: usize = 16;
 
 /// How likely a guess is held to be; what was accepted before decides anyway.
 const LIKELY: f32 = 0.7;
@@ -39,13 +38,21 @@ pub struct ModelDrafter {
     p_min: f32,
     sampler: Option<Sampler>,
     idle: Option<String>,
+    limit: usize,
 }
 
 impl ModelDrafter {
     /// A drafter for a target with `target_vocab` logits. A guess whose probability under the drafter is
     /// below `p_min` ends the draft; 0 turns that off.
     pub fn new(lane: Box<dyn Lane>, target_vocab: usize, p_min: f32) -> Self {
-        Self { lane: CachedLane::new(lane), target_vocab, p_min, sampler: None, idle: None }
+        Self {
+            lane: CachedLane::new(lane),
+            target_vocab,
+            p_min,
+            sampler: None,
+            idle: None,
+            limit: usize::MAX,
+        }
     }
 
     /// The part of the session its lane can read.
@@ -126,7 +133,7 @@ impl Drafter for ModelDrafter {
         // The last guess is never read, so a draft may be one longer than the room behind the text.
         let room = (context + 1).saturating_sub(tokens.len());
         self.idle = (room == 0).then(|| format!("the drafter's context of {context} is full"));
-        let limit = limit.min(room);
+        let limit = limit.min(room).min(self.limit);
         if limit == 0 || tokens.is_empty() {
             return Ok(tree);
         }
@@ -149,6 +156,10 @@ impl Drafter for ModelDrafter {
 
     fn is_costly(&self) -> bool {
         true
+    }
+
+    fn limit_costly(&mut self, depth: usize) {
+        self.limit = depth;
     }
 
     fn idle_reason(&self) -> Option<String> {

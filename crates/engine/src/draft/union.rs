@@ -43,6 +43,7 @@ pub struct Union {
     name: String,
     members: Vec<Member>,
     drafting: Option<usize>,
+    costly: usize,
 }
 
 impl Union {
@@ -57,7 +58,7 @@ impl Union {
         let names: Vec<&str> = members.iter().map(|member| member.drafter.name()).collect();
         let name = names.join("+");
         members.sort_by_key(|member| member.drafter.is_costly());
-        Self { name, members, drafting: None }
+        Self { name, members, drafting: None, costly: usize::MAX }
     }
 
     fn working(&mut self) -> impl Iterator<Item = (usize, &mut Member)> {
@@ -91,7 +92,11 @@ impl Drafter for Union {
 
     fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError> {
         let (mut best, mut most, mut by) = (TokenTree::root(session.last()), 0.0, None);
+        let costly = self.costly;
         for (i, member) in self.working() {
+            if member.drafter.is_costly() && costly == 0 {
+                continue;
+            }
             if member.drafter.is_costly() && member.brings.is_some_and(|brings| most > brings) {
                 continue;
             }
@@ -105,6 +110,11 @@ impl Drafter for Union {
         self.drafting = by;
         self.check_left()?;
         Ok(best)
+    }
+
+    fn limit_costly(&mut self, depth: usize) {
+        self.costly = depth;
+        self.working().for_each(|(_, member)| member.drafter.limit_costly(depth));
     }
 
     fn observe(&mut self, draft: &TokenTree, accepted: &Accepted, rows: &Rows) {

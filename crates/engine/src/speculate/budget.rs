@@ -1,31 +1,47 @@
 //! How much to draft, and when to stop because it loses.
 //!
-//! The budget compares milliseconds per token of drafted rounds with those of plain rounds. A reply
-//! starts with two plain rounds (unless earlier replies left measurements). Once eight drafted rounds
-//! cost more than 2 % over plain, drafting is parked: rounds are plain, and after 16 of them, then 32,
-//! 64, … a probe of four drafted rounds may end the parking. What is lost to a losing drafter is thus
-//! the first rounds and ever rarer probes.
+//! A round with w rows brings 1 + e tokens, e being the sum over its guesses of the chance that the path to them is
+//! right, and costs drafting plus a pass of w rows. The budget takes the guesses that make tokens per millisecond
+//! highest, likeliest path first, and none where a plain round (one token, a pass of one row) does as well.
+//!
+//! Costs come from the measured curve, chances from what became of earlier guesses. Lookups are free: while they are
+//! parked they go on proposing, unseen, and are judged by the tokens that come. A drafter that costs time rests
+//! instead, and is tried again after 16 plain rounds, then 32, 64, …
+//!
+//! Should drafted rounds lose all the same, because the curve is wrong or the machine busy, the budget asks for more
+//! gain before it drafts, and for less again while they win.
 //!
 //! Invariant: measurements change only what is drafted, never a token.
-//! Not here: predicted costs; this budget knows only what it measured.
+//! Not here: the curve (`costs`), the chances (`chances`).
 
 use std::collections::VecDeque;
 
-/// Plain rounds at the start, to know what drafting is compared with.
-const LEARN_ROUNDS: usize = 2;
-/// Rounds remembered of each kind: enough to average over draft luck, few enough to follow the context.
-const WINDOW: usize = 16;
-/// Drafted rounds before a verdict.
-const VERDICT_ROUNDS: usize = 8;
-/// Drafted rounds of a probe.
-const PROBE_ROUNDS: usize = 4;
-/// A loss below this share is within the noise of a shared machine.
-const TOLERATED_LOSS: f64 = 0.02;
-/// Plain rounds before the first probe, and the most between two.
+use super::chances::Chances;
+use super::costs::Costs;
+use super::{Source, TokenTree};
+
+/// Gain a draft must promise: less is within the noise of a shared machine.
+const LEAST_GAIN: f64 = 1.03;
+/// Drafted rounds over which a promise is checked.
+const LEDGER: usize = 12;
+/// Loss in them that makes the budget more careful, and the gain that makes it less so.
+const LOSS: f64 = 0.98;
+/// How much more gain it asks for then, and at most.
+const CARE: f64 = 1.15;
+const MOST_CARE: f64 = 3.0;
+/// Plain rounds before a costly drafter is tried again, and the most between two tries.
 const FIRST_PAUSE: usize = 16;
 const LONGEST_PAUSE: usize = 512;
-/// Drafted rounds after which the plain cost, which grows with the context, is measured again.
-const REFRESH_AFTER: usize = 64;
+/// Drafted rounds of a try.
+const TRY_ROUNDS: usize = 4;
+/// Depth of a try, and of a costly draft whose length nobody gave.
+const TRY_DEPTH: usize = 3;
+/// Deepest draft a costly drafter is asked for unless told.
+const DEEPEST_COSTLY: usize = 16;
+/// Refused proposals in a row after which lookup counts as parked.
+const REFUSED: usize = 8;
+/// Plain rounds at the start where no curve was measured.
+const LEARN_ROUNDS: usize = 2;
 
 /// What one round cost and brought.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,50 +56,94 @@ pub(super) struct RoundCost {
     pub(super) tokens: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    Drafting,
-    Parked { rounds_left: usize },
-    Probing,
+/// How deep the next proposal may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Allowance {
+    /// Of whoever is asked.
+    pub(super) depth: usize,
+    /// Of a drafter that costs time.
+    pub(super) costly: usize,
 }
 
-/// Decides, round by round, how deep the next draft may be.
+/// Why the last draft that was not made was not made.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    guesses: usize,
+    expected: f64,
+    ms: f64,
+    plain_ms: f64,
+}
+
+/// Decides, round by round, what is drafted.
 #[derive(Debug)]
 pub(super) struct Budget {
     max: usize,
+    /// Whether `max` was asked for.
+    given: bool,
     parking: bool,
-    state: State,
+    costs: Costs,
+    chances: Chances,
+    /// Milliseconds of a costly guess.
+    guess_ms: Option<f64>,
+    /// Whether the drafter may cost time at all.
+    costly: bool,
     pause: usize,
-    plain: Window,
-    drafted: Window,
-    unrefreshed: usize,
-    reason: Option<String>,
+    /// Plain rounds until a costly drafter is tried again; none when it is at work.
+    rests: Option<usize>,
+    tries_left: usize,
+    care: f64,
+    ledger: VecDeque<(f64, f64)>, // milliseconds, plain milliseconds of as many tokens
+    plain_rounds: usize,
+    refused: usize,
+    /// Rounds since a draft that cost no time was verified.
+    since_free: usize,
+    refusal: Option<Refusal>,
     retired: Option<String>,
 }
 
 impl Budget {
-    /// A budget of at most `max` guesses in depth; without `parking` it always grants them.
-    pub(super) fn new(max: usize, parking: bool) -> Self {
+    /// A budget of at most `max` guesses in depth, `given` or the drafter's own; without `parking` it always grants
+    /// them. `costly` says whether drafting takes time.
+    pub(super) fn new(max: usize, given: bool, costly: bool, parking: bool) -> Self {
         Self {
             max,
+            given,
             parking,
-            state: State::Drafting,
+            costs: Costs::default(),
+            chances: Chances::default(),
+            guess_ms: None,
+            costly,
             pause: FIRST_PAUSE,
-            plain: Window::default(),
-            drafted: Window::default(),
-            unrefreshed: 0,
-            reason: None,
+            rests: None,
+            tries_left: 0,
+            care: 1.0,
+            ledger: VecDeque::new(),
+            plain_rounds: 0,
+            refused: 0,
+            since_free: REFUSED,
+            refusal: None,
             retired: None,
         }
     }
 
-    /// Starts a new reply: another text may suit the drafter better, so parking ends.
+    /// The curve as it is known now.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// Takes over a curve that was measured.
+    pub(super) fn set_costs(&mut self, costs: Costs) {
+        self.costs = costs;
+    }
+
+    /// Starts a new reply: another text may suit the drafter better, so resting ends.
     pub(super) fn start_reply(&mut self) {
-        self.state = State::Drafting;
+        self.chances.start_reply();
         self.pause = FIRST_PAUSE;
-        self.drafted = Window::default();
-        self.unrefreshed = 0;
-        self.reason = None;
+        self.rests = self.rests.map(|_| 0);
+        self.ledger.clear();
+        self.refused = 0;
+        self.refusal = None;
     }
 
     /// Whether anything may ever be drafted again.
@@ -91,70 +151,170 @@ impl Budget {
         self.max > 0 && self.retired.is_none()
     }
 
-    /// Depth granted to the next round; 0 makes it plain.
-    pub(super) fn next(&mut self) -> usize {
+    /// Widest pass it may ask for.
+    pub(super) fn most_rows(&self) -> usize {
+        self.max.saturating_add(1)
+    }
+
+    /// Whether widths are worth measuring beforehand.
+    pub(super) fn wants_costs(&self) -> bool {
+        self.may_draft() && self.parking && self.costs.points().is_empty()
+    }
+
+    /// Depth granted to the next proposal; 0 makes the round plain.
+    pub(super) fn next(&mut self) -> Allowance {
         if !self.may_draft() {
-            return 0;
+            return Allowance::default();
         }
+        let costly = if self.given { self.max } else { self.max.min(TRY_DEPTH) };
         if !self.parking {
-            return self.max;
+            return Allowance { depth: self.max, costly };
         }
-        if let State::Parked { rounds_left } = &mut self.state {
-            if *rounds_left > 0 {
-                *rounds_left -= 1;
-                return 0;
+        if self.costs.ms(1).is_none() || self.plain_rounds < LEARN_ROUNDS && self.costs.points().len() < 2 {
+            return Allowance::default();
+        }
+        Allowance { depth: self.max, costly: if self.costly { self.costly_depth(costly) } else { 0 } }
+    }
+
+    /// Depth granted to a drafter that costs time: what pays best, or a try, or nothing.
+    fn costly_depth(&mut self, try_depth: usize) -> usize {
+        if self.tries_left > 0 {
+            return try_depth;
+        }
+        let (depth, gain) = self.best_costly();
+        if gain >= LEAST_GAIN * self.care {
+            self.rests = None;
+            return depth;
+        }
+        match &mut self.rests {
+            None => {
+                self.rests = Some(self.pause);
+                0
             }
-            self.state = State::Probing;
-            self.drafted = Window::default();
-        }
-        let must_measure = self.plain.len() < LEARN_ROUNDS || self.unrefreshed >= REFRESH_AFTER;
-        if must_measure { 0 } else { self.max }
-    }
-
-    /// Whether drafting is about to begin again after a pause: the drafter may have to catch up first.
-    pub(super) fn begins_probe(&self) -> bool {
-        self.state == State::Probing && self.drafted.len() == 0
-    }
-
-    /// Learns what the last round cost.
-    pub(super) fn observe(&mut self, round: RoundCost) {
-        let plain_ms = self.plain.ms_per_token();
-        if round.drafted == 0 {
-            self.plain.push(round.total_ms - round.draft_ms, 1);
-            self.unrefreshed = 0;
-            // Asking in vain for next to nothing is a plain round; asking in vain for a price is a loss.
-            if plain_ms.is_none_or(|plain| round.draft_ms <= TOLERATED_LOSS * plain) {
-                return;
-            }
-        } else {
-            self.unrefreshed += 1;
-        }
-        self.drafted.push(round.total_ms, round.tokens);
-        if let (true, Some(plain)) = (self.parking, plain_ms) {
-            self.judge(plain);
-        }
-    }
-
-    /// Parks, unparks or waits for more rounds.
-    fn judge(&mut self, plain: f64) {
-        let Some(drafted) = self.drafted.ms_per_token() else { return };
-        let rounds = self.drafted.len();
-        let loses = match self.state {
-            State::Drafting if rounds >= VERDICT_ROUNDS => drafted > plain * (1.0 + TOLERATED_LOSS),
-            State::Probing if rounds >= PROBE_ROUNDS => drafted > plain,
-            _ => return,
-        };
-        if loses {
-            if self.state == State::Probing {
+            Some(0) => {
                 self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+                self.rests = Some(self.pause);
+                self.tries_left = TRY_ROUNDS;
+                try_depth
             }
-            self.state = State::Parked { rounds_left: self.pause };
-            self.reason =
-                Some(format!("{drafted:.1} ms/token drafted against {plain:.1} plain over {rounds} rounds"));
-        } else if self.state == State::Probing {
-            self.state = State::Drafting;
-            self.pause = FIRST_PAUSE;
-            self.reason = None;
+            Some(left) => {
+                *left -= 1;
+                0
+            }
+        }
+    }
+
+    /// The depth at which a chain of costly guesses pays best, and its gain over plain rounds.
+    fn best_costly(&mut self) -> (usize, f64) {
+        // Unknown, a guess is held to cost nothing: its first drafts tell.
+        let guess_ms = self.guess_ms.unwrap_or(0.0);
+        let deepest = if self.given { self.max } else { self.max.min(DEEPEST_COSTLY) };
+        let plain = self.ms(1);
+        let (mut reached, mut tokens) = (1.0, 1.0);
+        let mut best = (0, 1.0, Refusal { guesses: 0, expected: 0.0, ms: plain, plain_ms: plain });
+        for depth in 1..=deepest {
+            reached *= self.chances.at(Source::Model, depth);
+            tokens += reached;
+            let ms = guess_ms * depth as f64 + self.ms(depth + 1);
+            let gain = tokens * plain / ms;
+            if gain > best.1 || depth == 1 {
+                best = (depth, gain, Refusal { guesses: depth, expected: tokens - 1.0, ms, plain_ms: plain });
+            }
+        }
+        if best.1 < LEAST_GAIN * self.care {
+            self.refusal = Some(best.2);
+        }
+        (best.0, best.1)
+    }
+
+    fn ms(&self, width: usize) -> f64 {
+        self.costs.ms(width).unwrap_or(1.0)
+    }
+
+    /// What of a proposal, made in `draft_ms`, is worth verifying; takes note of all of it.
+    pub(super) fn cut(&mut self, tree: TokenTree, draft_ms: f64) -> TokenTree {
+        self.chances.propose(&tree);
+        if !self.parking || tree.drafted() == 0 {
+            return tree;
+        }
+        let mut reached = vec![1.0; tree.width()];
+        for node in 1..tree.width() {
+            let parent = tree.parent(node).expect("only the root has no parent");
+            reached[node] = reached[parent] * self.chances.of(tree.guess(node));
+        }
+        // A guess is never likelier than its parent, so this order keeps parents before children.
+        let mut order: Vec<usize> = (1..tree.width()).collect();
+        order.sort_by(|&a, &b| reached[b].total_cmp(&reached[a]).then(a.cmp(&b)));
+        // What drafting took is spent either way.
+        let plain = draft_ms + self.ms(1);
+        let (mut tokens, mut best) = (1.0, (0, 1.0));
+        let mut first = None;
+        for (i, &node) in order.iter().enumerate() {
+            tokens += reached[node];
+            let ms = draft_ms + self.ms(i + 2);
+            let gain = tokens * plain / ms;
+            if first.is_none_or(|(_, other)| gain > other) {
+                first = Some((Refusal { guesses: i + 1, expected: tokens - 1.0, ms, plain_ms: plain }, gain));
+            }
+            if gain > best.1 {
+                best = (i + 1, gain);
+            }
+        }
+        let trying = self.tries_left > 0 && tree.guess(1).source == Source::Model;
+        if best.1 < LEAST_GAIN * self.care && !trying {
+            self.refused += 1;
+            self.refusal = first.map(|(refusal, _)| refusal);
+            return TokenTree::root(tree.token(0));
+        }
+        self.refused = 0;
+        if trying && best.0 == 0 {
+            return tree;
+        }
+        let mut keep = vec![false; tree.width()];
+        order[..best.0].iter().for_each(|&node| keep[node] = true);
+        tree.select(|node| keep[node])
+    }
+
+    /// Whether a costly drafter is about to begin again after a pause: it may have to catch up first.
+    pub(super) fn begins_try(&self) -> bool {
+        self.tries_left == TRY_ROUNDS
+    }
+
+    /// Learns what the last round cost and which tokens it brought. `guesses` is how many a costly drafter made.
+    pub(super) fn observe(&mut self, round: RoundCost, guesses: usize, tokens: &[u32]) {
+        self.chances.commit(tokens);
+        self.since_free =
+            if round.drafted > 0 && guesses == 0 { 0 } else { self.since_free.saturating_add(1) };
+        let pass_ms = round.total_ms - round.draft_ms;
+        self.costs.observe(round.drafted + 1, pass_ms);
+        if guesses > 0 {
+            let ms = round.draft_ms / guesses as f64;
+            self.guess_ms = Some(self.guess_ms.map_or(ms, |before| before + 0.2 * (ms - before)));
+            self.tries_left = self.tries_left.saturating_sub(1);
+        }
+        if round.drafted == 0 {
+            self.plain_rounds += 1;
+            return;
+        }
+        self.ledger.push_back((round.total_ms, round.tokens as f64 * self.ms(1)));
+        if self.ledger.len() == LEDGER {
+            self.settle();
+        }
+    }
+
+    /// Compares what drafted rounds took with what plain ones would have.
+    fn settle(&mut self) {
+        // The dearest round may be a stall of a shared machine.
+        let dearest = self.ledger.iter().map(|entry| entry.0).fold(0.0, f64::max);
+        let mut ledger: Vec<_> = self.ledger.drain(..).collect();
+        if let Some(at) = ledger.iter().position(|entry| entry.0 == dearest) {
+            ledger.swap_remove(at);
+        }
+        let (took, plain) = ledger.iter().fold((0.0, 0.0), |sum, entry| (sum.0 + entry.0, sum.1 + entry.1));
+        if plain < LOSS * took {
+            self.care = (self.care * CARE).min(MOST_CARE);
+        } else {
+            self.care = (self.care / CARE).max(1.0);
         }
     }
 
@@ -165,156 +325,22 @@ impl Budget {
 
     /// Whether drafting is off for now, or for good.
     pub(super) fn parked(&self) -> bool {
-        self.retired.is_some() || self.state != State::Drafting
+        let rests = self.rests.is_some() && self.since_free >= REFUSED;
+        self.retired.is_some() || rests || self.refused >= REFUSED
     }
 
     /// Why, when it is.
-    pub(super) fn reason(&self) -> Option<&str> {
-        self.retired.as_deref().or(self.reason.as_deref())
-    }
-}
-
-/// Cost and yield of the last rounds of one kind.
-#[derive(Clone, Debug, Default)]
-struct Window {
-    rounds: VecDeque<(f64, usize)>, // milliseconds, tokens
-}
-
-impl Window {
-    fn push(&mut self, ms: f64, tokens: usize) {
-        if self.rounds.len() == WINDOW {
-            self.rounds.pop_front();
-        }
-        self.rounds.push_back((ms, tokens));
-    }
-
-    fn len(&self) -> usize {
-        self.rounds.len()
-    }
-
-    /// Mean cost of a token. The dearest round is left out when it took over three times the median, so
-    /// that one stall of a shared machine is not taken for a property of the drafter.
-    fn ms_per_token(&self) -> Option<f64> {
-        let mut sorted: Vec<f64> = self.rounds.iter().map(|round| round.0).collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let (median, dearest) = (*sorted.get(sorted.len() / 2)?, *sorted.last()?);
-        let stall = (dearest > 3.0 * median)
-            .then(|| self.rounds.iter().position(|round| round.0 == dearest))
-            .flatten();
-        let counted = self.rounds.iter().enumerate().filter(|(i, _)| Some(*i) != stall);
-        let (ms, tokens) =
-            counted.fold((0.0, 0), |(ms, tokens), (_, round)| (ms + round.0, tokens + round.1));
-        (tokens > 0).then(|| ms / tokens as f64)
+    pub(super) fn reason(&self) -> Option<String> {
+        self.retired.clone().or_else(|| {
+            let Refusal { guesses, expected, ms, plain_ms } = self.refusal.filter(|_| self.parked())?;
+            let drafted_ms = ms / (expected + 1.0);
+            Some(format!(
+                "{expected:.1} accepted of {guesses} costs {drafted_ms:.1} ms a token, plain {plain_ms:.1} ms"
+            ))
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Plays rounds in which plain costs 10 ms and a drafted round `ms` for `tokens`; returns what was
-    /// granted.
-    fn play(budget: &mut Budget, rounds: usize, ms: f64, tokens: usize) -> Vec<usize> {
-        let round = |budget: &mut Budget| {
-            let granted = budget.next();
-            budget.observe(if granted == 0 {
-                RoundCost { draft_ms: 0.0, total_ms: 10.0, drafted: 0, tokens: 1 }
-            } else {
-                RoundCost { draft_ms: 2.0, total_ms: ms, drafted: granted, tokens }
-            });
-            granted
-        };
-        (0..rounds).map(|_| round(budget)).collect()
-    }
-
-    fn drafted(granted: &[usize]) -> usize {
-        granted.iter().filter(|&&limit| limit > 0).count()
-    }
-
-    #[test]
-    fn speculation_budget_learns_plain_first_and_keeps_winning_drafts() {
-        let mut budget = Budget::new(4, true);
-        let granted = play(&mut budget, 60, 20.0, 3);
-        assert_eq!(granted[..3], [0, 0, 4]);
-        assert_eq!(drafted(&granted), 58);
-        assert!(!budget.parked() && budget.reason().is_none());
-    }
-
-    #[test]
-    fn speculation_budget_parks_a_loss_and_says_why() {
-        let mut budget = Budget::new(4, true);
-        let granted = play(&mut budget, 10, 31.0, 2);
-        assert_eq!(drafted(&granted), 8);
-        assert!(budget.parked());
-        assert_eq!(budget.reason(), Some("15.5 ms/token drafted against 10.0 plain over 8 rounds"));
-        assert_eq!(drafted(&play(&mut budget, 16, 31.0, 2)), 0);
-    }
-
-    #[test]
-    fn speculation_budget_probes_ever_more_rarely() {
-        let mut budget = Budget::new(4, true);
-        let granted = play(&mut budget, 2_000, 31.0, 2);
-        // Eight rounds to the verdict; probes after pauses of 16, 32, … 512 and 512 again.
-        assert_eq!(drafted(&granted), 8 + 4 * 7);
-        assert!(budget.parked());
-    }
-
-    #[test]
-    fn speculation_budget_comes_back_when_a_probe_wins() {
-        let mut budget = Budget::new(4, true);
-        play(&mut budget, 10, 31.0, 2);
-        let granted = play(&mut budget, 30, 18.0, 2);
-        assert_eq!(drafted(&granted), 14);
-        assert!(!budget.parked() && budget.reason().is_none());
-    }
-
-    #[test]
-    fn speculation_budget_forgives_a_small_loss_and_a_stall() {
-        let mut budget = Budget::new(4, true);
-        play(&mut budget, 12, 20.3, 2);
-        assert!(!budget.parked(), "1.5 % is within the noise");
-        let mut budget = Budget::new(4, true);
-        play(&mut budget, 6, 18.0, 2);
-        play(&mut budget, 1, 500.0, 2);
-        play(&mut budget, 8, 18.0, 2);
-        assert!(!budget.parked(), "one stall is not the drafter's");
-    }
-
-    #[test]
-    fn speculation_budget_measures_plain_again_after_a_while() {
-        let mut budget = Budget::new(4, true);
-        let granted = play(&mut budget, 200, 18.0, 2);
-        assert_eq!(granted.len() - drafted(&granted), 2 + 3);
-    }
-
-    #[test]
-    fn speculation_budget_counts_the_price_of_asking_in_vain() {
-        let mut budget = Budget::new(4, true);
-        for _ in 0..20 {
-            let asked = budget.next() > 0;
-            let draft_ms = if asked { 3.0 } else { 0.0 };
-            budget.observe(RoundCost { draft_ms, total_ms: 10.0 + draft_ms, drafted: 0, tokens: 1 });
-        }
-        assert_eq!(budget.reason(), Some("13.0 ms/token drafted against 10.0 plain over 8 rounds"));
-    }
-
-    #[test]
-    fn speculation_budget_without_parking_always_grants() {
-        let mut budget = Budget::new(4, false);
-        assert_eq!(drafted(&play(&mut budget, 50, 100.0, 1)), 50);
-        assert_eq!(drafted(&play(&mut Budget::new(0, true), 50, 100.0, 1)), 0);
-    }
-
-    #[test]
-    fn speculation_budget_new_reply_tries_again_but_keeps_the_plain_cost() {
-        let mut budget = Budget::new(4, true);
-        play(&mut budget, 12, 31.0, 2);
-        budget.start_reply();
-        assert!(!budget.parked());
-        assert_eq!(budget.next(), 4);
-        budget.retire("the drafter failed".into());
-        budget.start_reply();
-        assert_eq!(budget.next(), 0);
-        assert_eq!((budget.parked(), budget.reason()), (true, Some("the drafter failed")));
-    }
-}
+#[path = "budget_tests.rs"]
+mod tests;

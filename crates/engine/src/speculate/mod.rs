@@ -9,6 +9,8 @@
 
 mod accept;
 mod budget;
+mod chances;
+mod costs;
 mod stats;
 mod tree;
 
@@ -16,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use accept::{Accepted, accept};
+pub use costs::Costs;
 pub use stats::Stats;
 pub use tree::{Guess, Source, TokenTree};
 
@@ -40,7 +43,8 @@ impl Speculator {
     /// `parking` stops while that loses.
     pub fn new(drafter: Box<dyn Drafter>, draft_max: Option<usize>, parking: bool) -> Self {
         let max = draft_max.unwrap_or(drafter.default_max());
-        Self { drafter, budget: Budget::new(max, parking) }
+        let budget = Budget::new(max, draft_max.is_some(), drafter.is_costly(), parking);
+        Self { drafter, budget }
     }
 
     /// Plain decoding.
@@ -51,6 +55,26 @@ impl Speculator {
     /// The drafter's name.
     pub fn name(&self) -> &str {
         self.drafter.name()
+    }
+
+    /// Whether [`Speculator::set_costs`] would help: drafts are cut by what passes cost, and nothing is known yet.
+    pub fn wants_costs(&self) -> bool {
+        self.budget.wants_costs()
+    }
+
+    /// Widest pass a round may ask for.
+    pub fn most_rows(&self) -> usize {
+        self.budget.most_rows()
+    }
+
+    /// Takes over the target's cost curve.
+    pub fn set_costs(&mut self, costs: Costs) {
+        self.budget.set_costs(costs);
+    }
+
+    /// The target's cost curve as rounds have corrected it.
+    pub fn costs(&self) -> &Costs {
+        self.budget.costs()
     }
 }
 
@@ -199,7 +223,10 @@ impl<'a> Generation<'a> {
         }
         let start = self.options.clock.now_ms();
         let first = self.stats.rounds == 0;
-        let draft = self.propose();
+        let proposal = self.propose();
+        let drafted_at = self.options.clock.now_ms();
+        let guesses = (1..proposal.width()).filter(|&i| proposal.guess(i).source == Source::Model).count();
+        let draft = self.budget.cut(proposal, drafted_at - start);
         let proposed = self.options.clock.now_ms();
         let rows = self.target.forward(&draft.to_batch(self.want()))?;
         let verified = self.options.clock.now_ms();
@@ -217,7 +244,7 @@ impl<'a> Generation<'a> {
         let tokens = accepted.tokens[..committed.count].to_vec();
         let round = Round {
             logprobs: self.logprobs(&rows, &accepted.rows, &tokens),
-            tokens,
+            tokens: tokens.clone(),
             text: committed.text,
             drafted: draft.drafted(),
             depth: draft.depth(),
@@ -230,7 +257,7 @@ impl<'a> Generation<'a> {
             drafted: draft.drafted(),
             tokens: committed.count,
         };
-        self.budget.observe(cost);
+        self.budget.observe(cost, guesses, &tokens);
         // The prompt's last token is the root of the first draft.
         self.stats.read_tokens += usize::from(first);
         self.stats.count(&draft, &accepted, committed.count);
@@ -256,7 +283,7 @@ impl<'a> Generation<'a> {
             drafter: self.drafter.name().to_owned(),
             tau: self.stats.tau(),
             parked: self.budget.parked(),
-            reason: self.budget.reason().map(str::to_owned).or_else(|| self.drafter.idle_reason()),
+            reason: self.budget.reason().or_else(|| self.drafter.idle_reason()),
         }
     }
 
@@ -270,13 +297,16 @@ impl<'a> Generation<'a> {
     fn propose(&mut self) -> TokenTree {
         let root = TokenTree::root(self.session.last());
         // The bonus token needs room too.
-        let limit = self.budget.next().min(self.session.room() - 1);
+        let room = self.session.room() - 1;
+        let allowance = self.budget.next();
+        let limit = allowance.depth.min(room);
         if limit == 0 {
             return root;
         }
-        if self.budget.begins_probe() {
+        if self.budget.begins_try() {
             self.prepare_drafter();
         }
+        self.drafter.limit_costly(allowance.costly.min(room));
         match self.drafter.propose(&self.session, limit) {
             Ok(tree) => {
                 assert_eq!(tree.token(0), root.token(0), "a draft hangs on the last token");

@@ -123,6 +123,11 @@ impl TokenTree {
         self.nodes[i].parent
     }
 
+    /// Guesses from the root to node `i`, itself included.
+    pub fn depth_of(&self, i: usize) -> usize {
+        self.nodes[i].depth
+    }
+
     /// The child of `parent` that guesses `token`.
     pub fn child(&self, parent: usize, token: u32) -> Option<usize> {
         self.nodes.iter().position(|node| node.parent == Some(parent) && node.guess.token == token)
@@ -137,18 +142,29 @@ impl TokenTree {
         batch
     }
 
+    /// The root and the nodes that `keep` names; what hangs on a node that is not kept goes too.
+    pub fn select(&self, keep: impl Fn(usize) -> bool) -> Self {
+        let mut selected = Self::root(self.token(0));
+        let mut moved = vec![Some(0)]; // old index to new index
+        for (i, node) in self.nodes.iter().enumerate().skip(1) {
+            let parent = node.parent.and_then(|parent| moved[parent]).filter(|_| keep(i));
+            moved.push(parent.map(|parent| selected.push(parent, node.guess)));
+        }
+        selected
+    }
+
     /// The tree without guesses deeper than `depth`, past `drafted` in number or outside a vocabulary
     /// of `vocab`, and without what hangs on them.
     pub fn clip(&self, depth: usize, drafted: usize, vocab: usize) -> Self {
-        let mut clipped = Self::root(self.token(0));
-        let mut moved = vec![Some(0)]; // old index to new index
-        for node in &self.nodes[1..] {
-            let parent = node.parent.and_then(|parent| moved[parent]);
-            let fits =
-                node.depth <= depth && clipped.drafted() < drafted && (node.guess.token as usize) < vocab;
-            moved.push(parent.filter(|_| fits).map(|parent| clipped.push(parent, node.guess)));
+        let fits = |i: usize| self.nodes[i].depth <= depth && (self.token(i) as usize) < vocab;
+        let mut kept = vec![true]; // by index; what hangs on a node that is not kept is not
+        let mut count = 0;
+        for (i, node) in self.nodes.iter().enumerate().skip(1) {
+            let keep = node.parent.is_some_and(|parent| kept[parent]) && fits(i) && count < drafted;
+            count += usize::from(keep);
+            kept.push(keep);
         }
-        clipped
+        self.select(|i| kept[i])
     }
 }
 
