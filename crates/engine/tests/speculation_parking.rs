@@ -47,7 +47,7 @@ fn speculation_parks_a_drafter_that_loses() {
         let outcome = run(seed, |_, clock| model(ScriptedLane::hashed(VOCAB, 400, 99, 6.0), clock, 4));
         assert!(outcome.report.parked);
         let reason = outcome.report.reason.expect("parking has a reason");
-        assert!(reason.contains("ms/token drafted against 10.0 plain over"), "{reason}");
+        assert!(reason.contains("accepted of") && reason.contains("plain 10.0 ms"), "{reason}");
         // Plain would have taken 3,000 ms; the verdict and the probes are all that was lost.
         assert!(outcome.stats.decode_ms < 3_000.0 * 1.16, "{} ms", outcome.stats.decode_ms);
         assert!(outcome.stats.drafted_rounds < 30);
@@ -265,12 +265,13 @@ fn against_the_odds(drafter: Box<dyn Drafter>) -> Outcome {
 }
 
 #[test]
-fn speculation_lookup_is_parked_where_it_loses() {
+fn speculation_lookup_does_not_lose_where_rows_are_dear() {
     let (ngram, suffix) = (NgramDrafter::new, SuffixDrafter::default);
     let both = Union::new(vec![Box::new(ngram()), Box::new(suffix())], None);
     for drafter in [Box::new(ngram()) as Box<dyn Drafter>, Box::new(suffix()), Box::new(both)] {
         let outcome = against_the_odds(drafter);
-        assert!(outcome.report.parked && outcome.report.reason.is_some(), "{:?}", outcome.report);
+        // Plain decoding takes 10 ms a token.
+        assert!(outcome.stats.decode_ms < 1.03 * 3_000.0, "{:?}", outcome.stats);
     }
 }
 

@@ -195,6 +195,7 @@ impl Budget {
                 self.pause = (2 * self.pause).min(LONGEST_PAUSE);
                 self.rests = Some(self.pause);
                 self.tries_left = TRY_ROUNDS;
+                self.chances.doubt(Source::Model);
                 try_depth
             }
             Some(left) => {

@@ -1,6 +1,6 @@
 //! How often guesses turn out right, by source, by how likely their drafter held them, and by depth.
 //!
-//! A drafter's own probability is where a guess starts: as good as six tries. What happened to guesses like it
+//! A drafter's own probability is where a guess starts: as good as four tries. What happened to guesses like it
 //! outweighs that soon. Everything proposed is learned from, verified or not: a guess that was cut off is right or
 //! wrong by the tokens that follow anyway, so that lookups which are parked are judged on for nothing.
 //!
@@ -10,9 +10,11 @@
 use super::{Guess, Source, TokenTree};
 
 /// Tries a drafter's own probability is worth.
-const PRIOR_TRIES: f64 = 6.0;
+const PRIOR_TRIES: f64 = 4.0;
 /// Tries remembered: beyond them, old ones count half.
 const MEMORY: f64 = 64.0;
+/// Tries that still count of a source that is tried anew.
+const DOUBTED: f64 = 2.0;
 /// Classes of probability.
 const CLASSES: usize = 8;
 /// Depths told apart; deeper guesses count as the last.
@@ -36,6 +38,11 @@ impl Tally {
         }
         self.tries += 1.0;
         self.right += f64::from(u8::from(right));
+    }
+
+    fn doubt(&mut self) {
+        let kept = if self.tries > DOUBTED { DOUBTED / self.tries } else { 1.0 };
+        (self.tries, self.right) = (self.tries * kept, self.right * kept);
     }
 
     fn share(self, prior: f64) -> f64 {
@@ -103,6 +110,12 @@ impl Chances {
         self.followed = followed;
     }
 
+    /// Makes what is known of a source weigh little, so that a few tries can change it.
+    pub(super) fn doubt(&mut self, source: Source) {
+        self.by_class[index(source)].iter_mut().for_each(Tally::doubt);
+        self.by_depth[index(source)].iter_mut().for_each(Tally::doubt);
+    }
+
     /// Forgets proposals for another text.
     pub(super) fn start_reply(&mut self) {
         self.followed.clear();
@@ -168,7 +181,7 @@ mod tests {
     #[test]
     fn speculation_chances_of_unreached_depths_are_those_before() {
         let mut chances = Chances::default();
-        assert_eq!(chances.at(Source::Model, 3), UNTRIED);
+        assert!((chances.at(Source::Model, 3) - UNTRIED).abs() < 1e-9);
         for _ in 0..40 {
             let mut tree = TokenTree::root(1);
             tree.push(0, Guess { source: Source::Model, ..guess(5, 0.7) });
