@@ -7,17 +7,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pilotfish_catalog::{LocalModel, Progress, Quiet};
-use pilotfish_engine::CachedLane;
 use pilotfish_engine::draft::{
     Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union, check_vocabulary, fingerprint,
 };
-use pilotfish_engine::speculate::Speculator;
+use pilotfish_engine::speculate::{Costs, Speculator};
+use pilotfish_engine::{CachedLane, MonotonicClock};
 use pilotfish_lane::LaneInfo;
 use pilotfish_model::Model;
 use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Tokenizer};
 
+use crate::curves::CurveFile;
 use crate::history::HistoryFile;
 use crate::load::{LoadedModel, find_model};
 use crate::{
@@ -151,12 +153,46 @@ impl Engine {
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, Error> {
         let tokens = self.tokenize(prompt)?;
+        if options.speculate && self.wants_curve() {
+            self.measure_curve(&options.cancel)?;
+        }
         // Log-probabilities are reported for plain decoding, one pass a token.
         let speculate = options.speculate && options.logprobs.is_none();
         let drafting =
             if speculate { (&mut self.speculator, self.history.as_mut()) } else { (&mut self.plain, None) };
         let model = (&self.model, &self.tokenizer);
         Generation::start(&mut self.target, drafting, model, tokens, options)
+    }
+
+    /// Whether the next speculative answer begins with measuring what passes cost here: some seconds, once for a
+    /// machine and model.
+    pub fn wants_curve(&mut self) -> bool {
+        if !self.speculator.wants_costs() {
+            return false;
+        }
+        if let Some(costs) = self.curve_file().and_then(|file| file.load()) {
+            self.speculator.set_costs(costs);
+        }
+        self.speculator.wants_costs()
+    }
+
+    /// Measures what passes cost, and keeps it for later processes. [`Engine::generate`] does so by itself.
+    ///
+    /// # Errors
+    /// [`Error::Lane`]: what the target's lane says.
+    pub fn measure_curve(&mut self, cancel: &AtomicBool) -> Result<(), Error> {
+        let most = self.speculator.most_rows();
+        let costs = Costs::measure(&mut self.target, most, &MonotonicClock::default(), cancel)?;
+        if !cancel.load(Ordering::Relaxed) {
+            // Where it cannot be kept, the next process measures again.
+            let _ = self.curve_file().map(|file| file.keep(&costs));
+            self.speculator.set_costs(costs);
+        }
+        Ok(())
+    }
+
+    fn curve_file(&self) -> Option<CurveFile> {
+        CurveFile::of(&self.model, self.target.info(), self.cpu.kernels.name())
     }
 
     /// The token ids a prompt becomes.

@@ -21,6 +21,7 @@
 //! Invariant: the text depends on model, prompt and sampling options, never on the drafter or on earlier prompts.
 //! Not here: the loop (`pilotfish-engine`), downloads (`pilotfish-catalog`), printing (the command line).
 
+mod curves;
 mod engine;
 mod error;
 mod generation;

@@ -140,11 +140,14 @@ pub(super) fn note_history(why: Option<&str>) {
 pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyhow::Result<Engine> {
     let listening = interrupt::listen();
     // Loading itself is short and cannot be stopped half way; only a download listens.
-    let engine = Engine::load_with(load, &Downloads::new(&listening))?;
+    let mut engine = Engine::load_with(load, &Downloads::new(&listening))?;
     if listening.stopped() {
         return Err(interrupted());
     }
     note_history(engine.history_note());
+    if engine.wants_curve() {
+        note!("note: measuring what passes of this model cost on this machine, once");
+    }
     if verbose {
         let info = engine.lane_info();
         note!(
