@@ -279,6 +279,7 @@ impl ModelArgs {
                 context: self.ctx_size,
                 kv_type: self.kv.kv_type()?,
                 kernels,
+                best_of_first: None,
                 poison: None,
             },
             offline: self.offline,
