@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pilotfish::{
     CpuOptions, Device, DrafterChoice, FinishReason, GenerateOptions, KvType, LoadOptions, ModelRef,
-    SamplingParams,
+    SamplingParams, SpecSampling,
 };
 use pilotfish_engine::sampling::SamplingError;
 use pilotfish_tensor::Kernels;
@@ -128,7 +128,7 @@ impl KvArgs {
 
 /// Who guesses, and how far.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Speculation (never changes the text)")]
+#[command(next_help_heading = "Speculation (never changes the text, but for --spec-sampling rejection)")]
 pub(crate) struct DraftArgs {
     /// Who guesses the next tokens [default: auto].
     #[arg(long, value_enum)]
@@ -142,6 +142,18 @@ pub(crate) struct DraftArgs {
     /// The drafting model (-md) stops guessing below this probability [default: 0].
     #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     pub(crate) spec_draft_p_min: Option<f32>,
+    /// How guesses are judged once --temp is above 0.
+    #[arg(long, value_enum, default_value_t = SpecSamplingName::Coupled)]
+    pub(crate) spec_sampling: SpecSamplingName,
+}
+
+/// Names of `--spec-sampling`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpecSamplingName {
+    /// The same text, token for token, with and without guesses.
+    Coupled,
+    /// A few more guesses of -md are right: another text, of the same law.
+    Rejection,
 }
 
 /// Names of `--drafter`.
@@ -286,14 +298,12 @@ impl DraftArgs {
         Ok(())
     }
 
-    /// The flag by which somebody asked for guesses, if one was given.
-    pub(crate) fn asked_by(&self) -> Option<&'static str> {
-        let flags = [
-            ("-md", self.model_draft.is_some()),
-            ("--drafter", self.drafter.is_some_and(|name| name != DrafterName::None)),
-            ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
-        ];
-        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    /// The library's mode.
+    pub(crate) fn spec_sampling(&self) -> SpecSampling {
+        match self.spec_sampling {
+            SpecSamplingName::Coupled => SpecSampling::Coupled,
+            SpecSamplingName::Rejection => SpecSampling::Rejection,
+        }
     }
 }
 

@@ -140,9 +140,7 @@ impl Engine {
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, Error> {
         let tokens = self.tokenize(prompt)?;
-        // Log-probabilities are reported for plain decoding, one pass a token.
-        let speculate = options.speculate && options.logprobs.is_none();
-        let speculator = if speculate { &mut self.speculator } else { &mut self.plain };
+        let speculator = if options.speculate { &mut self.speculator } else { &mut self.plain };
         let model = (&self.model, &self.tokenizer);
         Generation::start(&mut self.target, speculator, model, tokens, options)
     }

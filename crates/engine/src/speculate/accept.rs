@@ -23,7 +23,7 @@ pub enum SpecSampling {
     #[default]
     Coupled,
     /// A guess is kept with a probability that depends on what it was drawn from, and replaced otherwise:
-    /// more guesses are kept, and the text has the same law, but is another one.
+    /// no rule keeps a drawn guess more often. The text has the same law, but is another one.
     Rejection,
 }
 

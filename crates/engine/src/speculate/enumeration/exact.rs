@@ -62,20 +62,16 @@ fn picked(vocab: usize, steps: &[u32]) -> MakeDrafter {
 
 #[test]
 fn enumeration_of_chains() {
-    for vocab in 2..=4 {
-        for depth in 0..=3 {
+    for vocab in 2..=6 {
+        for depth in 0..=4 {
             for temperature in [0.0, 0.3, 1.0, 2.0] {
-                let setting = Setting { params: at(temperature), ..Setting::new(vocab, depth) };
-                check(&setting, &format!("{vocab} tokens, {depth} guesses, temperature {temperature}"));
+                // The largest cases have thousands of times more replies, and one temperature.
+                if vocab + depth < 8 || temperature == 1.0 {
+                    let setting = Setting { params: at(temperature), ..Setting::new(vocab, depth) };
+                    check(&setting, &format!("{vocab} tokens, {depth} guesses, temperature {temperature}"));
+                }
             }
         }
-    }
-}
-
-#[test]
-fn enumeration_of_long_chains_and_larger_vocabularies() {
-    for (vocab, depth, length) in [(2, 4, 7), (3, 4, 7), (5, 3, 5), (6, 2, 5), (6, 3, 6)] {
-        check(&Setting { length, ..Setting::new(vocab, depth) }, &format!("{vocab} tokens, {depth} guesses"));
     }
 }
 
@@ -129,12 +125,12 @@ fn enumeration_of_drawn_trees() {
     for (vocab, siblings) in [
         (2, &[2, 2][..]),
         (3, &[2, 2]),
-        (3, &[3, 1, 1]),
         (3, &[1, 3]),
         (4, &[4]),
-        (4, &[3, 2]),
-        (4, &[2, 1, 1]),
-        (5, &[3, 1]),
+        (3, &[3, 2]),
+        (4, &[2, 2]),
+        (3, &[2, 1, 1]),
+        (5, &[2, 1]),
         (6, &[4]),
         // More siblings than tokens.
         (3, &[5, 1]),
