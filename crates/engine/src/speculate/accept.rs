@@ -57,14 +57,17 @@ pub fn accept(
     walk(tree, history, &mut |i, history| target_token(rows, i, history, sampler))
 }
 
-/// Walks `tree`; `token_behind` chooses the token behind a node, given that node and the tokens up to it.
+/// Chooses the token behind a node, given that node and the tokens up to it.
+pub(super) type TokenBehind<'a> = dyn FnMut(usize, &[u32]) -> Result<u32, EngineError> + 'a;
+
+/// Walks `tree` by the tokens that `token_behind` chooses.
 ///
 /// # Errors
 /// What `token_behind` says of the root. Behind a guess an error only ends the walk before that guess.
 pub(super) fn walk(
     tree: &TokenTree,
     history: &[u32],
-    token_behind: &mut dyn FnMut(usize, &[u32]) -> Result<u32, EngineError>,
+    token_behind: &mut TokenBehind<'_>,
 ) -> Result<Accepted, EngineError> {
     let mut history = history.to_vec();
     let bonus = token_behind(0, &history)?;

@@ -33,6 +33,9 @@ pub(super) type TextLaw = BTreeMap<Vec<u32>, f64>;
 /// Makes the drafter of a case.
 pub(super) type MakeDrafter = Arc<dyn Fn() -> Box<dyn Drafter> + Send + Sync>;
 
+/// Tokens that a round adds to a text where so many fit, and whether the reply ends with them.
+pub(super) type Round<'a> = dyn FnMut(&[u32], usize, Arc<dyn Dice>) -> (Vec<u32>, bool) + 'a;
+
 const PROMPT: [u32; 2] = [1, 0];
 const CONTEXT: usize = 32;
 
@@ -114,10 +117,7 @@ impl Setting {
     }
 
     /// Puts the law of replies together from `round`, which adds tokens to a text.
-    pub(super) fn law_by_rounds(
-        &self,
-        round: &mut dyn FnMut(&[u32], usize, Arc<dyn Dice>) -> (Vec<u32>, bool),
-    ) -> TextLaw {
+    pub(super) fn law_by_rounds(&self, round: &mut Round<'_>) -> TextLaw {
         let mut known = HashMap::new();
         let mut unfinished = vec![TextLaw::new(); self.length];
         unfinished[0].insert(vec![], 1.0);
