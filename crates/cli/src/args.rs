@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pilotfish::{
     CpuOptions, Device, DrafterChoice, FinishReason, GenerateOptions, KvType, LoadOptions, ModelRef,
-    SamplingParams,
+    SamplingParams, SpecSampling,
 };
 use pilotfish_engine::sampling::SamplingError;
 use pilotfish_tensor::Kernels;
@@ -128,7 +128,7 @@ impl KvArgs {
 
 /// Who guesses, and how far.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Speculation (never changes the text)")]
+#[command(next_help_heading = "Speculation (never changes the text, but for --spec-sampling rejection)")]
 pub(crate) struct DraftArgs {
     /// Whether to speculate [default: auto].
     #[arg(long, value_enum)]
@@ -148,6 +148,9 @@ pub(crate) struct DraftArgs {
     /// Keep answers in this file, as token ids, and look them up in later runs; for --drafter auto and suffix.
     #[arg(long, value_name = "FILE")]
     pub(crate) spec_history: Option<PathBuf>,
+    /// How guesses are judged once --temp is above 0.
+    #[arg(long, value_enum, default_value_t = SpecSamplingName::Coupled)]
+    pub(crate) spec_sampling: SpecSamplingName,
 }
 
 /// Values of `--spec`.
@@ -170,6 +173,15 @@ fn draft_max(text: &str) -> Result<DraftMax, String> {
         return Ok(DraftMax(None));
     }
     whole::<usize>(text).map(|n| DraftMax(Some(n))).map_err(|error| format!("{error}, or auto"))
+}
+
+/// Names of `--spec-sampling`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpecSamplingName {
+    /// The same text, token for token, with and without guesses.
+    Coupled,
+    /// A few more guesses of -md are right: another text, of the same law.
+    Rejection,
 }
 
 /// Names of `--drafter`.
@@ -345,6 +357,14 @@ impl DraftArgs {
             ("--spec-history", self.spec_history.is_some()),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// The library's mode.
+    pub(crate) fn spec_sampling(&self) -> SpecSampling {
+        match self.spec_sampling {
+            SpecSamplingName::Coupled => SpecSampling::Coupled,
+            SpecSamplingName::Rejection => SpecSampling::Rejection,
+        }
     }
 }
 

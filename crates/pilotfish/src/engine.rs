@@ -153,10 +153,11 @@ impl Engine {
         if options.speculate && self.wants_curve() {
             self.measure_curve(&options.cancel)?;
         }
-        // Log-probabilities are reported for plain decoding, one pass a token.
-        let speculate = options.speculate && options.logprobs.is_none();
-        let drafting =
-            if speculate { (&mut self.speculator, self.history.as_mut()) } else { (&mut self.plain, None) };
+        let drafting = if options.speculate {
+            (&mut self.speculator, self.history.as_mut())
+        } else {
+            (&mut self.plain, None)
+        };
         let model = (&self.model, &self.tokenizer);
         Generation::start(&mut self.target, drafting, model, tokens, options)
     }

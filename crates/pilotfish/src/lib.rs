@@ -18,7 +18,8 @@
 //! as it is read; dropping it, or setting [`GenerateOptions::cancel`], stops it. Keys and values of a prompt that
 //! begins like the previous one are reused, so a chat costs only what is new.
 //!
-//! Invariant: the text depends on model, prompt and sampling options, never on the drafter or on earlier prompts.
+//! Invariant: the text depends on model, prompt and sampling options, never on the drafter or on earlier prompts
+//! (with [`SpecSampling::Rejection`], which is not the default, its law does).
 //! Not here: the loop (`pilotfish-engine`), downloads (`pilotfish-catalog`), printing (the command line).
 
 mod curves;
@@ -40,5 +41,5 @@ pub use options::{DEFAULT_CONTEXT, DrafterChoice, GenerateOptions, LoadOptions};
 pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Quiet};
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
 pub use pilotfish_engine::session::FinishReason;
-pub use pilotfish_engine::speculate::{SpeculationReport, Stats};
+pub use pilotfish_engine::speculate::{SpecSampling, SpeculationReport, Stats};
 pub use pilotfish_model::text::Message;

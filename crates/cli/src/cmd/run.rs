@@ -32,7 +32,7 @@ pub(crate) struct RunArgs {
     /// Print one JSON object instead of streaming.
     #[arg(long)]
     json: bool,
-    /// Report every token's log-probability and the N likeliest tokens (with --json, else on stderr); decodes plainly.
+    /// Report every token's log-probability and the N likeliest tokens (with --json, else on stderr).
     #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     logprobs: Option<usize>,
     #[command(flatten)]
@@ -85,17 +85,13 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
     args.draft.apply_to_load(&mut load)?;
     let mut options = GenerateOptions {
         sampling: args.sampling.params()?,
+        spec_sampling: args.draft.spec_sampling(),
         logprobs: args.logprobs,
         ..GenerateOptions::default()
     };
     args.reply.apply_to(&mut options)?;
     if args.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
         return Err(usage(format!("--logprobs takes at most {MAX_LOGPROBS}")));
-    }
-    if let (Some(_), Some(flag)) = (args.logprobs, args.draft.asked_by()) {
-        return Err(usage(format!(
-            "{flag} cannot be used with --logprobs: log-probabilities are for plain decoding (--drafter none)"
-        )));
     }
     let prompt = args.prompt.read()?;
 
