@@ -196,3 +196,41 @@ fn any_draft_length_gives_the_same_tokens() {
         }
     }
 }
+
+#[test]
+fn speculation_is_switched_by_one_flag() {
+    let home = Home::with_model();
+    let base = ["--raw", "ab ab ab", "-n", "40", "--ignore-eos"];
+    let answer = |extra: &[&str]| home.answer(&[&base[..], extra].concat());
+    let (off, auto, on) =
+        (answer(&["--spec", "off"]), answer(&["--spec", "auto"]), answer(&["--spec", "on"]));
+    assert_eq!((&off["tokens"], &off["tokens"]), (&auto["tokens"], &on["tokens"]));
+    assert_eq!(off["timings"]["draft_n"], 0);
+    assert!(on["timings"]["draft_n"].as_u64() > Some(0), "{on}");
+    assert_eq!(answer(&["--spec-draft-n-max", "auto"])["tokens"], off["tokens"]);
+    for (flags, part) in [
+        (&["--spec", "off", "-md", "model.gguf"][..], "-md has no meaning with --spec off"),
+        (&["--spec", "on", "--drafter", "none"], "--spec on has no meaning with --drafter none"),
+        (&["--spec-draft-n-max", "much"], "not a whole number, or auto"),
+    ] {
+        let ran = home.run(&[&["run", "x"][..], flags].concat());
+        assert_eq!(ran.code, Some(2), "{flags:?}");
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn curves_are_measured_once() {
+    let home = Home::with_model();
+    let run = |extra: &[&str]| {
+        let ran = home.run(
+            &[&["run", "-m", "model.gguf", "--raw", "ab", "-n", "2", "--ignore-eos"][..], extra].concat(),
+        );
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr.contains("measuring what passes")
+    };
+    assert!(!run(&["--spec", "off"]) && !run(&["--spec", "on"]), "nobody asks what passes cost");
+    assert!(run(&["-t", "1"]));
+    assert!(!run(&["-t", "1"]));
+    assert!(run(&["-t", "2"]), "another number of threads is another curve");
+}

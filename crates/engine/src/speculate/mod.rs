@@ -13,6 +13,7 @@ mod budget;
 mod chances;
 mod costs;
 #[cfg(test)]
+#[path = "tests/enumeration/mod.rs"]
 mod enumeration;
 mod reject;
 mod stats;
