@@ -3,6 +3,8 @@
 //! Invariant: the answer is on stdout and nothing else; with `--json` stdout is one object.
 //! Not here: the loop (`pilotfish-engine`), conversations (`chat`).
 
+use std::io::IsTerminal;
+
 use clap::Args;
 use pilotfish::{Engine, Event, FinishReason, GenerateOptions, Message, Prompt, Summary};
 use serde::Serialize;
@@ -141,7 +143,8 @@ pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyho
         return Err(interrupted());
     }
     note_history(engine.history_note());
-    if engine.wants_curve() {
+    // Off a terminal nobody waits and watches.
+    if engine.wants_curve() && (verbose || std::io::stderr().is_terminal()) {
         note!("note: measuring what passes of this model cost on this machine, once");
     }
     if verbose {

@@ -224,7 +224,8 @@ fn curves_are_measured_once() {
     let home = Home::with_model();
     let run = |extra: &[&str]| {
         let ran = home.run(
-            &[&["run", "-m", "model.gguf", "--raw", "ab", "-n", "2", "--ignore-eos"][..], extra].concat(),
+            &[&["run", "-v", "-m", "model.gguf", "--raw", "ab", "-n", "2", "--ignore-eos"][..], extra]
+                .concat(),
         );
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         ran.stderr.contains("measuring what passes")

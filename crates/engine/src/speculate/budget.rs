@@ -36,7 +36,7 @@ const LONGEST_PAUSE: usize = 512;
 const TRY_ROUNDS: usize = 4;
 /// Depth of a try, and of a costly draft whose length nobody gave.
 const TRY_DEPTH: usize = 3;
-/// Deepest draft a costly drafter is asked for unless told.
+/// Deepest draft a costly drafter is asked for: beyond it no chain of guesses pays, whatever was asked for.
 const DEEPEST_COSTLY: usize = 16;
 /// Refused proposals in a row after which lookup counts as parked.
 const REFUSED: usize = 8;
@@ -220,7 +220,7 @@ impl Budget {
     fn best_costly(&mut self) -> (usize, f64) {
         // Unknown, a guess is held to cost nothing: its first drafts tell.
         let guess_ms = self.guess_ms.unwrap_or(0.0);
-        let deepest = if self.given { self.max } else { self.max.min(DEEPEST_COSTLY) };
+        let deepest = self.max.min(DEEPEST_COSTLY);
         let plain = self.ms(1);
         let (mut reached, mut tokens) = (1.0, 1.0);
         let mut best = (0, 1.0, Refusal { guesses: 0, expected: 0.0, ms: plain, plain_ms: plain });
