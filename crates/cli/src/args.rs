@@ -180,7 +180,7 @@ fn draft_max(text: &str) -> Result<DraftMax, String> {
 pub(crate) enum SpecSamplingName {
     /// The same text, token for token, with and without guesses.
     Coupled,
-    /// A few more guesses of -md are right: another text, of the same law.
+    /// A few more guesses of -md are right: another text, of the same law; the same again only with --spec on.
     Rejection,
 }
 

@@ -147,7 +147,6 @@ fn wrong_values_name_their_flag() {
             &["--drafter", "model", "-md", "model.gguf", "--spec-history", "h"],
             &["--spec-history", "auto and suffix"],
         ),
-        (&["--logprobs", "2", "--spec-history", "h"], &["--spec-history", "--logprobs"]),
         (&["--drafter", "model"], &["--drafter", "-md"]),
         (&["--drafter", "none", "-md", "model.gguf"], &["--drafter", "-md"]),
         (&["--logprobs", "21", "--json"], &["--logprobs", "20"]),
