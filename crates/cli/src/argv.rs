@@ -36,7 +36,6 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["--draft-min", "--draft-n-min", "--spec-draft-n-min"], DRAFT_MIN),
     (&["--draft-model"], "use -md"),
     (&["--spec-type"], "use --drafter"),
-    (&["--spec-sampling"], "only coupled sampling is built, which needs no choice"),
     (
         &["--spec-ngram-size-n", "--spec-ngram-size-m", "--spec-ngram-mod-n-match"],
         "use --drafter ngram, which sizes itself",
