@@ -62,3 +62,79 @@ fn token_behind(at: usize, tree: &TokenTree, mut p: Law, choice: &mut dyn Choice
     }
     p.draw(choice)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pilotfish_lane::{LaneError, Outputs};
+
+    use super::*;
+    use crate::sampling::{SamplingParams, SeededDice};
+    use crate::speculate::{Guess, Source};
+
+    fn guess(token: u32) -> Guess {
+        Guess { token, probability: 0.5, source: Source::Model }
+    }
+
+    fn law(weights: [f64; 4]) -> Arc<Law> {
+        Arc::new(Law::new((0..).zip(weights)).unwrap())
+    }
+
+    /// Tokens under many seeds; every row has `logits`.
+    fn tokens(tree: &TokenTree, logits: [f32; 4], temperature: f32) -> Vec<Vec<u32>> {
+        let params = SamplingParams { temperature, ..SamplingParams::greedy() };
+        let mut sampler = Sampler::new(params, 4, 0).unwrap();
+        let rows = Rows::new(vec![Outputs::Logits(logits.to_vec()); tree.width()]);
+        let mut walk = |seed| {
+            let dice = SeededDice::new(seed, 0);
+            accept_by_rejection(tree, &rows, &[0], &mut sampler, &dice).unwrap().tokens
+        };
+        (0..200).map(&mut walk).collect()
+    }
+
+    #[test]
+    fn speculation_rejection_at_temperature_zero_is_greedy() {
+        let logits = [0.0, 3.0, 2.9, 3.0];
+        let mut drawn = TokenTree::root(0);
+        drawn.draw_behind(0, law([1.0, 1.0, 5.0, 1.0]));
+        for token in [2, 1, 0] {
+            drawn.push(0, guess(token));
+        }
+        for (tree, expected) in [
+            (TokenTree::root(0), &[1][..]),
+            (TokenTree::chain(0, &[1, 1, 3]), &[1, 1, 1]),
+            (TokenTree::chain(0, &[3]), &[1]),
+            (drawn, &[1, 1]),
+        ] {
+            assert!(tokens(&tree, logits, 0.0).iter().all(|tokens| tokens == expected), "{tree:?}");
+        }
+    }
+
+    #[test]
+    fn speculation_rejection_never_takes_what_the_target_would_not() {
+        // Token 0 has no weight worth naming; guesses and laws insist on it, some without being draws.
+        let logits = [-2000.0, 0.0, 0.0, 0.0];
+        for weights in [[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 0.0]] {
+            let mut tree = TokenTree::root(0);
+            tree.draw_behind(0, law(weights));
+            for token in [0, 3, 1, 2] {
+                tree.push(0, guess(token));
+            }
+            assert!(tokens(&tree, logits, 1.0).iter().flatten().all(|&token| token != 0), "{weights:?}");
+        }
+    }
+
+    #[test]
+    fn speculation_rejection_of_bad_logits_behind_a_guess_ends_the_walk_only() {
+        let mut sampler = Sampler::new(SamplingParams::default(), 2, 0).unwrap();
+        let sure = Outputs::Logits(vec![-500.0, 500.0]);
+        let tree = TokenTree::chain(0, &[1]);
+        let dice = SeededDice::new(0, 0);
+        let mut walk = |rows| accept_by_rejection(&tree, &Rows::new(rows), &[0], &mut sampler, &dice);
+        let accepted = walk(vec![sure.clone(), Outputs::NonFinite]).unwrap();
+        assert_eq!(accepted, Accepted { rows: vec![0], tokens: vec![1] });
+        let error = walk(vec![Outputs::NonFinite, sure]).unwrap_err();
+        assert!(matches!(error, EngineError::Lane(LaneError::NonFinite { position: 0 })), "{error}");
+    }
+}

@@ -2,11 +2,13 @@
 //!
 //! The law of a text is put together round by round. What a round adds depends only on the text before it
 //! (a drafter of these tests keeps nothing but a cache), so each round starts the production loop anew with
-//! that text as its prompt, and rounds with the same end of text are enumerated once. `whole` instead runs the
-//! loop to the reply's end.
+//! that text as its prompt, and rounds with the same end of text are enumerated once. `text_law_in_one_go` instead
+//! runs the loop to the reply's end.
 //!
 //! Invariant: `target_law` uses the script and the naive filters only, never laws, the loop or the rule.
 //! Not here: which cases there are (`exact`, `planted`).
+
+#![cfg(test)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
