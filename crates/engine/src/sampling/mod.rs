@@ -1,8 +1,8 @@
 //! Chooses a token from a logits row.
 //!
-//! By default sampling is coupled: the token of absolute position t is argmax over the kept candidates of logit / temperature + noise,
-//! where the noise is Gumbel, one number per token id, named by (seed, choice, t). That argmax is a draw
-//! from the softmax, yet it is a pure function of row and history. A draft is right exactly when it
+//! By default sampling is coupled: the token of absolute position t is argmax over the kept candidates of
+//! logit / temperature + noise, where the noise is Gumbel, one number per token id, named by (seed, choice, t).
+//! That argmax is a draw from the softmax, yet it is a pure function of row and history. A draft is right exactly when it
 //! equals that token, so sampled text does not depend on speculation; and a drafter that adds the same
 //! noise to similar logits mostly finds the same token.
 //!

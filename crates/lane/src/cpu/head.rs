@@ -3,8 +3,8 @@
 //! Verifying a draft needs one token id per row, so for those the product is made and searched piece by piece: with
 //! 151,936 tokens, writing and reading back whole rows of logits would be a good part of a narrow pass.
 //!
-//! Invariant: the best token is that of the whole row, or of the part that was asked for: of equal logits the lowest id, and no token when any logit is
-//! not finite.
+//! Invariant: the best token is that of the whole row, or of the part that was asked for: of equal logits the lowest id,
+//! and no token when any logit is not finite.
 //! Not here: gathering and quantizing the rows (`run`).
 
 use std::cell::RefCell;
@@ -42,12 +42,15 @@ pub(super) fn argmax(
     let mut found = vec![none; among.div_ceil(PIECE) * rows];
     let pieces: Vec<(usize, &mut [Best])> = found.chunks_mut(rows).enumerate().collect();
     threads.for_each(pieces, |(piece, found)| {
-        let columns = piece * PIECE..((piece + 1) * PIECE).min(among);
+        let asked = piece * PIECE..((piece + 1) * PIECE).min(among);
+        // Products come in whole tiles of columns.
+        let columns = asked.start..asked.end.next_multiple_of(weight.column_tile()).min(vocab);
         LOGITS.with_borrow_mut(|logits| {
             logits.resize(rows * columns.len(), 0.0);
             let mut block = ColumnBlock::alone(logits, rows, vocab, columns.clone());
             kernels.matmul(weight, x, &mut block);
             for (logits, found) in logits.chunks_exact(columns.len()).zip(found) {
+                let logits = &logits[..asked.len()];
                 let token = kernels.argmax(logits);
                 let finite = kernels.all_finite(logits);
                 *found = Best { token: columns.start + token, logit: logits[token], finite };
