@@ -94,10 +94,8 @@ impl Drafter for Union {
         let (mut best, mut most, mut by) = (TokenTree::root(session.last()), 0.0, None);
         let costly = self.costly;
         for (i, member) in self.working() {
-            if member.drafter.is_costly() && costly == 0 {
-                continue;
-            }
-            if member.drafter.is_costly() && member.brings.is_some_and(|brings| most > brings) {
+            let outdone = member.brings.is_some_and(|brings| most > brings);
+            if member.drafter.is_costly() && (costly == 0 || outdone) {
                 continue;
             }
             let proposed = member.drafter.propose(session, limit.min(member.max));

@@ -14,8 +14,6 @@
 //! Invariant: measurements change only what is drafted, never a token.
 //! Not here: the curve (`costs`), the chances (`chances`).
 
-use std::collections::VecDeque;
-
 use super::chances::Chances;
 use super::costs::Costs;
 use super::{Source, TokenTree};
@@ -54,8 +52,8 @@ pub(super) struct RoundCost {
     pub(super) total_ms: f64,
     /// Guesses verified.
     pub(super) drafted: usize,
-    /// Tokens committed.
-    pub(super) tokens: usize,
+    /// Guesses that a costly drafter made.
+    pub(super) guesses: usize,
 }
 
 /// How deep the next proposal may be.
@@ -67,13 +65,27 @@ pub(super) struct Allowance {
     pub(super) costly: usize,
 }
 
-/// Why the last draft that was not made was not made.
+/// What a draft promises.
 #[derive(Clone, Copy, Debug)]
-struct Refusal {
+struct Offer {
     guesses: usize,
+    /// Of them right.
     expected: f64,
+    /// The round, and a plain one.
     ms: f64,
     plain_ms: f64,
+}
+
+impl Offer {
+    /// Tokens a millisecond over those of a plain round.
+    fn gain(&self) -> f64 {
+        (1.0 + self.expected) * self.plain_ms / self.ms
+    }
+
+    /// The better of two, the shorter of equals.
+    fn or(self, before: Option<Offer>) -> Option<Offer> {
+        Some(before.filter(|before| before.gain() >= self.gain()).unwrap_or(self))
+    }
 }
 
 /// Decides, round by round, what is drafted.
@@ -96,12 +108,13 @@ pub(super) struct Budget {
     rests: Option<usize>,
     tries_left: usize,
     care: f64,
-    ledger: VecDeque<(f64, f64)>, // milliseconds, plain milliseconds of as many tokens
+    ledger: Vec<(f64, f64)>, // milliseconds, plain milliseconds of as many tokens
     plain_rounds: usize,
     refused: usize,
     /// Rounds since a draft that cost no time was verified.
     since_free: usize,
-    refusal: Option<Refusal>,
+    /// The last draft that was not made.
+    refusal: Option<Offer>,
     retired: Option<String>,
 }
 
@@ -122,18 +135,13 @@ impl Budget {
             rests: None,
             tries_left: 0,
             care: 1.0,
-            ledger: VecDeque::new(),
+            ledger: Vec::new(),
             plain_rounds: 0,
             refused: 0,
             since_free: REFUSED,
             refusal: None,
             retired: None,
         }
-    }
-
-    /// The curve as it is known now.
-    pub(super) fn costs(&self) -> &Costs {
-        &self.costs
     }
 
     /// Takes over a curve that was measured.
@@ -192,11 +200,12 @@ impl Budget {
         if self.tries_left > 0 {
             return try_depth;
         }
-        let (depth, gain) = self.best_costly();
-        if gain >= LEAST_GAIN * self.care {
+        let best = self.best_costly();
+        if best.is_some_and(|best| self.pays(best)) {
             self.rests = None;
-            return depth;
+            return best.map_or(0, |best| best.guesses);
         }
+        self.refusal = best;
         match &mut self.rests {
             None => {
                 self.rests = Some(self.pause);
@@ -216,27 +225,23 @@ impl Budget {
         }
     }
 
-    /// The depth at which a chain of costly guesses pays best, and its gain over plain rounds.
-    fn best_costly(&mut self) -> (usize, f64) {
+    /// The chain of costly guesses that pays best.
+    fn best_costly(&self) -> Option<Offer> {
         // Unknown, a guess is held to cost nothing: its first drafts tell.
         let guess_ms = self.guess_ms.unwrap_or(0.0);
-        let deepest = self.max.min(DEEPEST_COSTLY);
-        let plain = self.ms(1);
-        let (mut reached, mut tokens) = (1.0, 1.0);
-        let mut best = (0, 1.0, Refusal { guesses: 0, expected: 0.0, ms: plain, plain_ms: plain });
-        for depth in 1..=deepest {
+        let (mut reached, mut expected, mut best) = (1.0, 0.0, None);
+        for depth in 1..=self.max.min(DEEPEST_COSTLY) {
             reached *= self.chances.at(Source::Model, depth);
-            tokens += reached;
+            expected += reached;
             let ms = guess_ms * depth as f64 + self.ms(depth + 1);
-            let gain = tokens * plain / ms;
-            if gain > best.1 || depth == 1 {
-                best = (depth, gain, Refusal { guesses: depth, expected: tokens - 1.0, ms, plain_ms: plain });
-            }
+            best = Offer { guesses: depth, expected, ms, plain_ms: self.ms(1) }.or(best);
         }
-        if best.1 < LEAST_GAIN * self.care {
-            self.refusal = Some(best.2);
-        }
-        (best.0, best.1)
+        best
+    }
+
+    /// Whether a draft promises enough.
+    fn pays(&self, offer: Offer) -> bool {
+        offer.gain() >= LEAST_GAIN * self.care
     }
 
     fn ms(&self, width: usize) -> f64 {
@@ -258,32 +263,25 @@ impl Budget {
         let mut order: Vec<usize> = (1..tree.width()).collect();
         order.sort_by(|&a, &b| reached[b].total_cmp(&reached[a]).then(a.cmp(&b)));
         // What drafting took is spent either way.
-        let plain = draft_ms + self.ms(1);
-        let (mut tokens, mut best) = (1.0, (0, 1.0));
-        let mut first = None;
+        let plain_ms = draft_ms + self.ms(1);
+        let (mut expected, mut best) = (0.0, None);
         for (i, &node) in order.iter().enumerate() {
-            tokens += reached[node];
-            let ms = draft_ms + self.ms(i + 2);
-            let gain = tokens * plain / ms;
-            if first.is_none_or(|(_, other)| gain > other) {
-                first = Some((Refusal { guesses: i + 1, expected: tokens - 1.0, ms, plain_ms: plain }, gain));
-            }
-            if gain > best.1 {
-                best = (i + 1, gain);
-            }
+            expected += reached[node];
+            best = Offer { guesses: i + 1, expected, ms: draft_ms + self.ms(i + 2), plain_ms }.or(best);
         }
+        let best = best.expect("the tree has a guess");
         let trying = self.tries_left > 0 && tree.guess(1).source == Source::Model;
-        if best.1 < LEAST_GAIN * self.care && !trying {
+        if !self.pays(best) && !trying {
             self.refused += 1;
-            self.refusal = first.map(|(refusal, _)| refusal);
+            self.refusal = Some(best);
             return TokenTree::root(tree.token(0));
         }
         self.refused = 0;
-        if trying && best.0 == 0 {
-            return tree;
+        if best.gain() <= 1.0 {
+            return tree; // a try learns from all of it
         }
         let mut keep = vec![false; tree.width()];
-        order[..best.0].iter().for_each(|&node| keep[node] = true);
+        order[..best.guesses].iter().for_each(|&node| keep[node] = true);
         tree.select(|node| keep[node])
     }
 
@@ -292,8 +290,9 @@ impl Budget {
         self.tries_left == TRY_ROUNDS
     }
 
-    /// Learns what the last round cost and which tokens it brought. `guesses` is how many a costly drafter made.
-    pub(super) fn observe(&mut self, round: RoundCost, guesses: usize, tokens: &[u32]) {
+    /// Learns what the last round cost and which tokens it brought.
+    pub(super) fn observe(&mut self, round: RoundCost, tokens: &[u32]) {
+        let guesses = round.guesses;
         self.chances.commit(tokens);
         self.since_free =
             if round.drafted > 0 && guesses == 0 { 0 } else { self.since_free.saturating_add(1) };
@@ -313,7 +312,7 @@ impl Budget {
             self.plain_rounds += 1;
             return;
         }
-        self.ledger.push_back((round.total_ms, round.tokens as f64 * self.ms(1)));
+        self.ledger.push((round.total_ms, tokens.len() as f64 * self.ms(1)));
         if self.ledger.len() == LEDGER {
             self.settle();
         }
@@ -321,13 +320,11 @@ impl Budget {
 
     /// Compares what drafted rounds took with what plain ones would have.
     fn settle(&mut self) {
-        // The dearest round may be a stall of a shared machine.
-        let dearest = self.ledger.iter().map(|entry| entry.0).fold(0.0, f64::max);
-        let mut ledger: Vec<_> = self.ledger.drain(..).collect();
-        if let Some(at) = ledger.iter().position(|entry| entry.0 == dearest) {
-            ledger.swap_remove(at);
-        }
-        let (took, plain) = ledger.iter().fold((0.0, 0.0), |sum, entry| (sum.0 + entry.0, sum.1 + entry.1));
+        // The dearest round, left out, may be a stall of a shared machine.
+        self.ledger.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        self.ledger.pop();
+        let (took, plain) =
+            self.ledger.drain(..).fold((0.0, 0.0), |sum, entry| (sum.0 + entry.0, sum.1 + entry.1));
         if plain < LOSS * took {
             self.care = (self.care * CARE).min(MOST_CARE);
         } else {
@@ -349,7 +346,7 @@ impl Budget {
     /// Why, when it is.
     pub(super) fn reason(&self) -> Option<String> {
         self.retired.clone().or_else(|| {
-            let Refusal { guesses, expected, ms, plain_ms } = self.refusal.filter(|_| self.parked())?;
+            let Offer { guesses, expected, ms, plain_ms } = self.refusal.filter(|_| self.parked())?;
             let drafted_ms = ms / (expected + 1.0);
             Some(format!(
                 "{expected:.1} accepted of {guesses} costs {drafted_ms:.1} ms a token, plain {plain_ms:.1} ms"

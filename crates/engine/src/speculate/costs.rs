@@ -9,8 +9,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pilotfish_lane::{Batch, LaneError, Row, Want};
+use pilotfish_lane::{LaneError, Want};
 
+use super::TokenTree;
 use crate::cached::CachedLane;
 use crate::clock::Clock;
 
@@ -59,6 +60,8 @@ impl Costs {
         let (most, vocab) = (most.min(info.max_width).min(info.context), info.vocab);
         let mut least: Vec<(usize, f64)> =
             WIDTHS.into_iter().filter(|&width| width <= most).map(|width| (width, f64::INFINITY)).collect();
+        // Which tokens a pass holds does not change its cost.
+        let tokens: Vec<u32> = (0..most).map(|i| (i % vocab) as u32).collect();
         let start = clock.now_ms();
         for round in 0..ROUNDS {
             for (width, ms) in &mut least {
@@ -67,7 +70,7 @@ impl Costs {
                 }
                 target.truncate(0);
                 let before = clock.now_ms();
-                target.forward(&any_chain(*width, vocab))?;
+                target.forward(&TokenTree::chain(tokens[0], &tokens[1..*width]).to_batch(Want::Argmax))?;
                 *ms = ms.min(clock.now_ms() - before);
             }
             if round > 0 && clock.now_ms() - start > MEASURE_MS {
@@ -127,15 +130,6 @@ impl Costs {
 /// The value at `x` of the line through two points.
 fn along((x0, y0): (usize, f64), (x1, y1): (usize, f64), x: usize) -> f64 {
     y0 + (y1 - y0) * (x as f64 - x0 as f64) / (x1 as f64 - x0 as f64)
-}
-
-/// A chain as a round verifies it; which tokens it holds does not change its cost.
-fn any_chain(width: usize, vocab: usize) -> Batch {
-    let mut batch = Batch::new();
-    for i in 0..width {
-        batch.push(Row { token: (i % vocab) as u32, parent: i.checked_sub(1), want: Want::Argmax });
-    }
-    batch
 }
 
 #[cfg(test)]

@@ -77,11 +77,6 @@ impl Speculator {
     pub fn set_costs(&mut self, costs: Costs) {
         self.budget.set_costs(costs);
     }
-
-    /// The target's cost curve as rounds have corrected it.
-    pub fn costs(&self) -> &Costs {
-        self.budget.costs()
-    }
 }
 
 /// How a generation runs; nothing here but `spec_sampling` changes a token.
@@ -258,29 +253,29 @@ impl<'a> Generation<'a> {
             self.drafter.finished(&self.session);
         }
         let tokens = accepted.tokens[..committed.count].to_vec();
-        let round = Round {
-            logprobs: self.logprobs(&rows, &accepted.rows, &tokens),
-            tokens: tokens.clone(),
-            text: committed.text,
-            drafted: draft.drafted(),
-            depth: draft.depth(),
-            accepted: accepted.accepted(),
-            finish: self.session.finish(),
-        };
+        let logprobs = self.logprobs(&rows, &accepted.rows, &tokens);
         let cost = RoundCost {
             draft_ms: proposed - start,
             total_ms: self.options.clock.now_ms() - start,
             drafted: draft.drafted(),
-            tokens: committed.count,
+            guesses,
         };
-        self.budget.observe(cost, guesses, &tokens);
+        self.budget.observe(cost, &tokens);
         // The prompt's last token is the root of the first draft.
         self.stats.read_tokens += usize::from(first);
         self.stats.count(&draft, &accepted, committed.count);
         self.stats.decode_ms += cost.total_ms;
         self.stats.draft_ms += cost.draft_ms;
         self.stats.verify_ms += verified - proposed;
-        Ok(Some(round))
+        Ok(Some(Round {
+            tokens,
+            text: committed.text,
+            logprobs,
+            drafted: draft.drafted(),
+            depth: draft.depth(),
+            accepted: accepted.accepted(),
+            finish: self.session.finish(),
+        }))
     }
 
     /// The session: prompt, reply, how it ended.

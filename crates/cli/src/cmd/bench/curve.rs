@@ -9,8 +9,9 @@
 use std::time::{Duration, Instant};
 
 use pilotfish::{Engine, Roofline};
+use pilotfish_engine::speculate::TokenTree;
 use pilotfish_engine::{CachedLane, MonotonicClock};
-use pilotfish_lane::{Batch, Row, Want};
+use pilotfish_lane::{Batch, Want};
 use pilotfish_measure::percentile::Samples;
 use pilotfish_measure::record::CurvePoint;
 
@@ -91,11 +92,7 @@ pub(crate) fn measure(
 
 /// A chain as a round verifies it: every row says which token follows it.
 fn verifying(tokens: &[u32]) -> Batch {
-    let mut batch = Batch::new();
-    for (i, &token) in tokens.iter().enumerate() {
-        batch.push(Row { token, parent: i.checked_sub(1), want: Want::Argmax });
-    }
-    batch
+    TokenTree::chain(tokens[0], &tokens[1..]).to_batch(Want::Argmax)
 }
 
 /// Nanoseconds of the passes of each width behind the first `held` of `tokens`.

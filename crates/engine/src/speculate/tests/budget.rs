@@ -41,8 +41,8 @@ fn play(
             let mut tokens: Vec<u32> = (1..=accepted as u32).collect();
             tokens.push(if accepted < right { accepted as u32 + 1 } else { 999 });
             let total_ms = 10.0 + row_ms * draft.drafted() as f64 + draft_ms;
-            let cost = RoundCost { draft_ms, total_ms, drafted: draft.drafted(), tokens: tokens.len() };
-            budget.observe(cost, guesses, &tokens);
+            let cost = RoundCost { draft_ms, total_ms, drafted: draft.drafted(), guesses };
+            budget.observe(cost, &tokens);
             draft.drafted()
         })
         .collect()
@@ -140,8 +140,8 @@ fn speculation_budget_counts_the_price_of_asking_in_vain() {
         let vain = budget.next().costly > 0;
         asked += usize::from(vain);
         let draft_ms = if vain { 3.0 } else { 0.0 };
-        let cost = RoundCost { draft_ms, total_ms: 10.0 + draft_ms, drafted: 0, tokens: 1 };
-        budget.observe(cost, 0, &[7]);
+        let cost = RoundCost { draft_ms, total_ms: 10.0 + draft_ms, drafted: 0, guesses: 0 };
+        budget.observe(cost, &[7]);
     }
     assert!(asked < 60 && budget.parked(), "{asked}");
 }
