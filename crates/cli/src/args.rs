@@ -318,12 +318,7 @@ impl DraftArgs {
             return Err(usage("--spec on has no meaning with --drafter none, which guesses nothing"));
         }
         options.parking = self.spec != Some(SpecName::On);
-        let given = [
-            ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
-            ("--spec-draft-p-min", self.spec_draft_p_min.is_some()),
-            ("--spec-history", self.spec_history.is_some()),
-        ];
-        if let Some((flag, _)) = given.iter().find(|(_, given)| *given && drafter == DrafterName::None) {
+        if let Some(flag) = self.shaped_by().filter(|_| drafter == DrafterName::None) {
             return Err(usage(format!("{flag} has no meaning with --drafter none, which guesses nothing")));
         }
         if self.spec_draft_p_min.is_some() && self.model_draft.is_none() {
@@ -349,11 +344,17 @@ impl DraftArgs {
     }
 
     /// The flag by which somebody asked for guesses, if one was given.
-    pub(crate) fn asked_by(&self) -> Option<&'static str> {
+    fn asked_by(&self) -> Option<&'static str> {
+        let drafter = self.drafter.filter(|name| *name != DrafterName::None);
+        let by_whom = self.model_draft.as_ref().map(|_| "-md").or(drafter.map(|_| "--drafter"));
+        by_whom.or(self.shaped_by())
+    }
+
+    /// The flag by which somebody said how guesses are made, if one was given.
+    fn shaped_by(&self) -> Option<&'static str> {
         let flags = [
-            ("-md", self.model_draft.is_some()),
-            ("--drafter", self.drafter.is_some_and(|name| name != DrafterName::None)),
             ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
+            ("--spec-draft-p-min", self.spec_draft_p_min.is_some()),
             ("--spec-history", self.spec_history.is_some()),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)

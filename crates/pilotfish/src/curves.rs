@@ -13,14 +13,15 @@
 //! Not here: measuring (`pilotfish_engine::speculate::Costs`).
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use pilotfish_catalog::{Catalog, Env};
 use pilotfish_engine::speculate::Costs;
 use pilotfish_lane::LaneInfo;
 use pilotfish_model::Model;
-use tempfile::NamedTempFile;
+
+use crate::whole::replace;
 
 const FIRST_LINE: &str = "pilotfish-curve 1";
 /// Bytes of a file that is read: a curve takes a few hundred.
@@ -77,16 +78,10 @@ impl CurveFile {
 
     /// Keeps a curve, whole or not at all.
     pub(crate) fn keep(&self, costs: &Costs) -> io::Result<()> {
-        let folder = self.path.parent().expect("a file in a folder");
-        fs::create_dir_all(folder)?;
-        let mut file = NamedTempFile::new_in(folder)?;
-        writeln!(file, "{FIRST_LINE}\n{}", self.key)?;
-        for (width, ms) in costs.points() {
-            writeln!(file, "{width} {ms:.4}")?;
-        }
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        Ok(())
+        fs::create_dir_all(self.path.parent().expect("a file in a folder"))?;
+        let points = costs.points().iter().map(|(width, ms)| format!("{width} {ms:.4}\n"));
+        let text = format!("{FIRST_LINE}\n{}\n{}", self.key, points.collect::<String>());
+        replace(&self.path, text.as_bytes())
     }
 }
 

@@ -47,6 +47,7 @@ pub struct Engine {
     target: CachedLane,
     speculator: Speculator,
     plain: Speculator,
+    curve: Option<CurveFile>,
     draft_file: Option<LocalModel>,
     history: Option<HistoryFile>,
     history_note: Option<String>,
@@ -105,9 +106,16 @@ impl Engine {
             _ => Box::new(Union::new(drafters, options.draft_max)),
         };
         let LoadedModel { local, model, tokenizer, template } = target;
-        let speculator = Speculator::new(drafter, options.draft_max, options.parking);
+        let mut speculator = Speculator::new(drafter, options.draft_max, options.parking);
         let plain = Speculator::none();
         let (device, cpu) = (options.device, options.cpu.clone());
+        let curve = speculator
+            .wants_costs()
+            .then(|| CurveFile::of(&model, target_lane.info(), cpu.kernels.name()))
+            .flatten();
+        if let Some(costs) = curve.as_ref().and_then(CurveFile::load) {
+            speculator.set_costs(costs);
+        }
         Ok(Self {
             local,
             model,
@@ -116,6 +124,7 @@ impl Engine {
             target: target_lane,
             speculator,
             plain,
+            curve,
             draft_file,
             history,
             history_note: history_note.flatten(),
@@ -164,13 +173,7 @@ impl Engine {
 
     /// Whether the next speculative answer begins with measuring what passes cost here: some seconds, once for a
     /// machine and model.
-    pub fn wants_curve(&mut self) -> bool {
-        if !self.speculator.wants_costs() {
-            return false;
-        }
-        if let Some(costs) = self.curve_file().and_then(|file| file.load()) {
-            self.speculator.set_costs(costs);
-        }
+    pub fn wants_curve(&self) -> bool {
         self.speculator.wants_costs()
     }
 
@@ -183,14 +186,10 @@ impl Engine {
         let costs = Costs::measure(&mut self.target, most, &MonotonicClock::default(), cancel)?;
         if !cancel.load(Ordering::Relaxed) {
             // Where it cannot be kept, the next process measures again.
-            let _ = self.curve_file().map(|file| file.keep(&costs));
+            let _ = self.curve.as_ref().map(|file| file.keep(&costs));
             self.speculator.set_costs(costs);
         }
         Ok(())
-    }
-
-    fn curve_file(&self) -> Option<CurveFile> {
-        CurveFile::of(&self.model, self.target.info(), self.cpu.kernels.name())
     }
 
     /// The token ids a prompt becomes.

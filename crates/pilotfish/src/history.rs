@@ -10,11 +10,12 @@
 //! Not here: the format (`pilotfish_engine::draft::History`), when replies are learned (`generation`).
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use pilotfish_engine::draft::{History, HistoryError};
-use tempfile::NamedTempFile;
+
+use crate::whole::replace;
 
 /// A history and where it is kept.
 #[derive(Debug)]
@@ -61,23 +62,9 @@ impl HistoryFile {
         self.history.push(reply);
         match &self.untouchable {
             Some(why) => Err(why.clone()),
-            None => self.save().map_err(|error| format!("cannot write `{}`: {error}", self.path.display())),
+            None => replace(&self.path, &self.history.encode())
+                .map_err(|error| format!("cannot write `{}`: {error}", self.path.display())),
         }
-    }
-
-    fn save(&self) -> io::Result<()> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        // Readable by its owner only, as replies may be private; gone again should anything fail.
-        let mut file = NamedTempFile::new_in(folder)?;
-        file.write_all(&self.history.encode())?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        // Not every system can open a folder as a file; the history itself is whole either way.
-        if let Ok(folder) = File::open(folder) {
-            let _ = folder.sync_all();
-        }
-        Ok(())
     }
 }
 

@@ -30,6 +30,7 @@ mod history;
 pub mod lanes;
 mod load;
 mod options;
+mod whole;
 
 pub use engine::{Engine, Prompt};
 pub use error::{Error, ErrorKind};

@@ -138,7 +138,7 @@ pub(super) fn note_history(why: Option<&str>) {
 pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyhow::Result<Engine> {
     let listening = interrupt::listen();
     // Loading itself is short and cannot be stopped half way; only a download listens.
-    let mut engine = Engine::load_with(load, &Downloads::new(&listening))?;
+    let engine = Engine::load_with(load, &Downloads::new(&listening))?;
     if listening.stopped() {
         return Err(interrupted());
     }

@@ -211,6 +211,10 @@ fn speculation_is_switched_by_one_flag() {
     assert_eq!(answer(&["--spec-draft-n-max", "auto"])["tokens"], off["tokens"]);
     for (flags, part) in [
         (&["--spec", "off", "-md", "model.gguf"][..], "-md has no meaning with --spec off"),
+        (
+            &["--spec", "off", "--spec-draft-p-min", "0.5"],
+            "--spec-draft-p-min has no meaning with --spec off",
+        ),
         (&["--spec", "on", "--drafter", "none"], "--spec on has no meaning with --drafter none"),
         (&["--spec-draft-n-max", "much"], "not a whole number, or auto"),
     ] {
