@@ -5,7 +5,7 @@
 //! Invariant: turning a group into options of the library fails only with a usage error that names the flag.
 //! Not here: llama.cpp's multi-letter short flags and removed flags (`argv`), doing anything (`cmd`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pilotfish::{
@@ -20,6 +20,7 @@ use crate::env;
 use crate::exit::usage;
 use crate::numbers::{number, threads, whole};
 use crate::output::note;
+use crate::trace::Trace;
 
 /// Runs large language models with lossless speculative decoding.
 #[derive(Debug, Parser)]
@@ -145,6 +146,9 @@ pub(crate) struct DraftArgs {
     /// Keep answers in this file, as token ids, and look them up in later runs; for --drafter auto and suffix.
     #[arg(long, value_name = "FILE")]
     pub(crate) spec_history: Option<PathBuf>,
+    /// Write what every round did to this file, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
 }
 
 /// Names of `--drafter`.
@@ -297,6 +301,15 @@ impl DraftArgs {
         options.draft_max = self.spec_draft_n_max;
         options.history = self.spec_history.clone();
         Ok(())
+    }
+
+    /// Opens the file of `--trace`, if there is one; `out` is the file of another flag.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub(crate) fn open_trace(&self, out: Option<&Path>) -> anyhow::Result<Trace> {
+        let others = [("--spec-history", self.spec_history.as_deref()), ("--out", out)];
+        Trace::open(self.trace.as_deref(), &others)
     }
 
     /// The flag by which somebody asked for guesses, if one was given.

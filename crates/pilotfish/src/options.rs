@@ -94,6 +94,8 @@ pub struct GenerateOptions {
     pub speculate: bool,
     /// Report each token's log-probability and this many best tokens; decoding is then plain.
     pub logprobs: Option<usize>,
+    /// Tell of every round too, by [`Event::Round`](crate::Event::Round).
+    pub rounds: bool,
     /// Set it from another thread, or from a signal handler, to stop.
     pub cancel: Arc<AtomicBool>,
 }
@@ -107,6 +109,7 @@ impl Default for GenerateOptions {
             ignore_eos: false,
             speculate: true,
             logprobs: None,
+            rounds: false,
             cancel: Arc::new(AtomicBool::new(false)),
         }
     }

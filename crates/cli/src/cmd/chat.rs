@@ -22,6 +22,7 @@ use crate::args::{DraftArgs, ModelArgs, ReplyArgs, SamplingArgs, sampling_error}
 use crate::cmd::run::{load_engine, note_history};
 use crate::exit::{Outcome, escape};
 use crate::output::note;
+use crate::trace::{About, Trace};
 use crate::{interrupt, output, timings};
 
 /// Flags of `chat`.
@@ -74,6 +75,8 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     args.draft.apply_to_load(&mut load)?;
     let mut options = GenerateOptions { sampling: args.sampling.params()?, ..GenerateOptions::default() };
     args.reply.apply_to(&mut options)?;
+    let mut trace = args.draft.open_trace(None)?;
+    options.rounds = trace.is_on();
     let engine = load_engine(&load, verbose)?;
     if !engine.has_template() {
         let name = &engine.file().name;
@@ -83,6 +86,7 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     }
     // A wrong sampling value should end the command, not every turn.
     options.sampling.validate(engine.lane_info().vocab).map_err(sampling_error)?;
+    trace.begin(&engine);
     let system = args.system_prompt.clone();
     let unattended = !io::stdin().is_terminal();
     let mut chat = Chat {
@@ -94,6 +98,7 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
         unattended,
         failed: false,
         verbose,
+        trace,
         args,
     };
     let mut input = Input::new();
@@ -109,8 +114,10 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
         };
         match next {
             ControlFlow::Continue(()) => {}
-            ControlFlow::Break(Outcome::Done) if chat.failed => return Ok(Outcome::Failed),
-            ControlFlow::Break(outcome) => return Ok(outcome),
+            ControlFlow::Break(outcome) => {
+                let failed = chat.failed && outcome == Outcome::Done;
+                return Ok(chat.trace.end(if failed { Outcome::Failed } else { outcome }));
+            }
         }
     }
 }
@@ -190,6 +197,7 @@ struct Chat<'a> {
     /// Whether anything failed, where nobody has seen it.
     failed: bool,
     verbose: bool,
+    trace: Trace,
     args: &'a ChatArgs,
 }
 
@@ -263,8 +271,10 @@ impl Chat<'_> {
             Ok(events) => events,
             Err(error) => return self.take_back(before, &error),
         };
+        self.trace.reply(About::default());
         for event in events {
             match event {
+                Ok(Event::Round(round)) => self.trace.round(&round),
                 Ok(Event::Text(piece)) => {
                     if !self.args.json {
                         output::text(&piece)?;

@@ -56,6 +56,7 @@ fn a_bench_gives_the_documented_record() {
                 "ratio_ci95",
                 "tau",
                 "accepted_by_position",
+                "by_source",
                 "lossless",
                 "parked",
                 "reason"

@@ -7,9 +7,13 @@
 //! Invariant: nothing is committed to a session that is done.
 //! Not here: the cache (`CachedLane`), choosing tokens (`sampling`).
 
+mod pieces;
 mod text;
 
+pub use pieces::Piece;
 pub use text::{NoText, ReplyText, StreamedText, TextStep};
+
+use pieces::Pieces;
 
 use crate::error::EngineError;
 use crate::sampling::Sampler;
@@ -53,13 +57,15 @@ impl FinishReason {
     }
 }
 
-/// What [`Session::commit`] took.
+/// What [`Session::commit`] took, or [`Session::cancel`] let go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
     /// How many of the given tokens became part of the reply.
     pub count: usize,
     /// The text that became final with them.
     pub text: String,
+    /// The same text by the tokens it belongs to.
+    pub pieces: Vec<Piece>,
 }
 
 /// One prompt, its reply so far, and the rules under which it is made.
@@ -69,6 +75,7 @@ pub struct Session {
     prompt_len: usize,
     limits: Limits,
     text: Box<dyn ReplyText>,
+    pieces: Pieces,
     finish: Option<FinishReason>,
 }
 
@@ -92,7 +99,7 @@ impl Session {
             return Err(EngineError::ContextOverflow { prompt: prompt_len, context });
         }
         let finish = (limits.max_tokens == Some(0)).then_some(FinishReason::MaxTokens);
-        Ok(Self { tokens: prompt, sampler, prompt_len, limits, text, finish })
+        Ok(Self { tokens: prompt, sampler, prompt_len, limits, text, pieces: Pieces::default(), finish })
     }
 
     /// Prompt and reply.
@@ -166,16 +173,18 @@ impl Session {
         if self.done() && self.finish != Some(FinishReason::StopString) && committed.count > 0 {
             committed.text += &self.text.finish();
         }
+        committed.pieces = self.pieces.share(&committed.text);
         committed
     }
 
     /// Ends the reply on the caller's wish; returns the text that was held back.
-    pub fn cancel(&mut self) -> String {
+    pub fn cancel(&mut self) -> Committed {
         if self.done() {
-            return String::new();
+            return Committed::default();
         }
         self.finish = Some(FinishReason::Cancelled);
-        self.text.finish()
+        let text = self.text.finish();
+        Committed { count: 0, pieces: self.pieces.share(&text), text }
     }
 
     /// Whether the token just added ends the reply. A stop comes before a limit reached by the same
@@ -185,6 +194,7 @@ impl Session {
             return Some(FinishReason::EndToken);
         }
         let step = self.text.push(token);
+        self.pieces.brought(self.reply().len() - 1, step.brought);
         *text += &step.text;
         if step.stopped {
             Some(FinishReason::StopString)
