@@ -17,4 +17,5 @@ mod limits;
 #[cfg(unix)]
 mod signals;
 mod speculation;
+mod telemetry;
 mod usage;
