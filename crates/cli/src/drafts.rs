@@ -35,7 +35,9 @@ impl Drafts {
     pub(crate) fn paint(&mut self, round: &RoundRecord) -> String {
         self.sources.extend(&round.sources);
         let pieces = round.pieces.iter();
-        pieces.map(|piece| self.coloured(&piece.text, self.sources.get(piece.token).copied().flatten())).collect()
+        pieces
+            .map(|piece| self.coloured(&piece.text, self.sources.get(piece.token).copied().flatten()))
+            .collect()
     }
 
     /// Tells what the colours mean, with the counts of the answer.
@@ -126,7 +128,10 @@ mod tests {
             assert_eq!(codes > 0, colours, "{painted}");
             let (legend, _) = stripped(&drafts.legend(&stats));
             let own = stats.tokens - stats.accepted;
-            assert!(legend.starts_with(&format!("tokens by source: {own} by the model itself, ")), "{legend}");
+            assert!(
+                legend.starts_with(&format!("tokens by source: {own} by the model itself, ")),
+                "{legend}"
+            );
             assert!(legend.contains("suffix ") || legend.contains("ngram "), "{legend}");
         }
     }

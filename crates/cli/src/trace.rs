@@ -147,7 +147,9 @@ impl Trace {
                 accepted: figures.accepted,
                 committed: figures.committed,
                 sources: by_source().map(|(source, count)| (source.name(), count.drafted)).collect(),
-                accepted_sources: by_source().map(|(source, count)| (source.name(), count.accepted)).collect(),
+                accepted_sources: by_source()
+                    .map(|(source, count)| (source.name(), count.accepted))
+                    .collect(),
                 draft_us: figures.draft_us,
                 verify_us: figures.verify_us,
                 host_us: figures.host_us,

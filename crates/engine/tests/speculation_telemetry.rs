@@ -31,7 +31,8 @@ fn all_drafters(case: &Case, clock: &FakeClock) -> Box<dyn Drafter> {
 fn rounds(case: &Case, clock: &FakeClock, speculator: &mut Speculator) -> (Vec<Round>, Stats) {
     let target = case.target.twin().with_cost(Arc::clone(&clock.0), |width| PASS_US + 7 * (width as u64 - 1));
     let mut lane = CachedLane::new(Box::new(target));
-    let mut generation = Generation::new(&mut lane, speculator, case.session(), case.options.clone()).unwrap();
+    let mut generation =
+        Generation::new(&mut lane, speculator, case.session(), case.options.clone()).unwrap();
     let mut rounds = vec![];
     while let Some(round) = generation.next_round().unwrap() {
         rounds.push(round);
@@ -122,7 +123,7 @@ fn speculation_text_stays_with_its_token_while_it_is_held_back() {
         let reply = case.by_hand(120);
         // It begins again and again and is complete late, if at all.
         let spelled = |tokens: &[u32]| tokens.iter().map(|token| format!("<{token}>")).collect::<String>();
-        case.stops = vec![format!("{}!", spelled(&reply[4..7])), format!("{}", spelled(&reply[30..33]))];
+        case.stops = vec![format!("{}!", spelled(&reply[4..7])), spelled(&reply[30..33])];
         let drafter = Planned::mixed(&case, 7, false);
         let mut speculator = Speculator::new(Box::new(drafter), Some(draft_max), false);
         let (rounds, stats) = rounds(&case, &clock, &mut speculator);

@@ -41,5 +41,7 @@ pub use round::RoundRecord;
 pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Quiet};
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
 pub use pilotfish_engine::session::{FinishReason, Piece};
-pub use pilotfish_engine::speculate::{BySource, RoundFigures, Source, SourceCount, SpeculationReport, Stats};
+pub use pilotfish_engine::speculate::{
+    BySource, RoundFigures, Source, SourceCount, SpeculationReport, Stats,
+};
 pub use pilotfish_model::text::Message;

@@ -32,7 +32,8 @@ fn a_trace_adds_up_to_the_answer() {
     let home = Home::with_model();
     home.write("trace", &[b'x'; 1 << 20]); // longer than what replaces it
     for drafter in [&[][..], &["--drafter", "none"], &["-md", "model.gguf"]] {
-        let args = [&["run", "--raw", "ab ab ab", "--json", "--trace", "trace"][..], &ANSWER, drafter].concat();
+        let args =
+            [&["run", "--raw", "ab ab ab", "--json", "--trace", "trace"][..], &ANSWER, drafter].concat();
         let answer = home.run(&args).json();
         let (header, rounds) = trace(&home, "trace");
         assert_eq!(keys(&header), ["schema", "model", "drafter", "numerics_id", "lane", "threads"]);
@@ -47,13 +48,19 @@ fn a_trace_adds_up_to_the_answer() {
         assert_eq!(sum(&rounds, "width"), sum(&rounds, "drafted") + rounds.len() as u64);
         let micros = ["draft_us", "verify_us", "host_us"].map(|part| sum(&rounds, part)).iter().sum::<u64>();
         let millis = timings["predicted_ms"].as_f64().unwrap();
-        assert!((micros as f64 / 1e3 - millis).abs() < 1e-3 * rounds.len() as f64, "{micros} µs, {millis} ms");
+        assert!(
+            (micros as f64 / 1e3 - millis).abs() < 1e-3 * rounds.len() as f64,
+            "{micros} µs, {millis} ms"
+        );
         for (i, round) in rounds.iter().enumerate() {
             assert_eq!((round["reply"].as_u64(), round["round"].as_u64()), (Some(0), Some(i as u64)));
             assert!(round["proposed"].as_u64() >= round["drafted"].as_u64(), "{round}");
         }
         assert_eq!(rounds.last().unwrap()["parked"], answer["speculation"]["parked"]);
-        assert_eq!(rounds.last().unwrap().get("reason").unwrap_or(&Value::Null), &answer["speculation"]["reason"]);
+        assert_eq!(
+            rounds.last().unwrap().get("reason").unwrap_or(&Value::Null),
+            &answer["speculation"]["reason"]
+        );
     }
     let round = &trace(&home, "trace").1[0];
     let fields = ["reply", "round", "width", "proposed", "drafted", "accepted", "committed", "sources"];
@@ -133,7 +140,8 @@ fn shown_drafts_off_a_terminal_are_the_plain_answer_and_a_legend() {
     assert_eq!((ran.code, &ran.stdout), (Some(0), &plain.stdout));
     assert!(ran.stderr.contains("shows no colours: stdout is no terminal"), "{}", ran.stderr);
     assert!(ran.stderr.contains("tokens by source: ") && !ran.stderr.contains('\x1b'), "{}", ran.stderr);
-    let unwanted = home.command(&[&base[..], &["--show-drafts"]].concat()).env("NO_COLOR", "1").output().unwrap();
+    let unwanted =
+        home.command(&[&base[..], &["--show-drafts"]].concat()).env("NO_COLOR", "1").output().unwrap();
     assert!(String::from_utf8(unwanted.stderr).unwrap().contains("NO_COLOR is set"));
 }
 
@@ -141,9 +149,11 @@ fn shown_drafts_off_a_terminal_are_the_plain_answer_and_a_legend() {
 fn shown_drafts_need_drafts_and_a_streamed_answer() {
     let home = Home::new();
     let base = ["run", "-m", "none.gguf", "x", "--show-drafts"];
-    for (more, part) in
-        [(&["--json"][..], "--json"), (&["--logprobs", "1"], "--logprobs"), (&["--drafter", "none"], "--drafter")]
-    {
+    for (more, part) in [
+        (&["--json"][..], "--json"),
+        (&["--logprobs", "1"], "--logprobs"),
+        (&["--drafter", "none"], "--drafter"),
+    ] {
         home.run(&[&base[..], more].concat()).fails(2, &["--show-drafts", part]);
     }
 }

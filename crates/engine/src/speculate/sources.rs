@@ -44,7 +44,10 @@ impl BySource {
 
     /// The sources of which a guess was verified.
     pub fn iter(&self) -> impl Iterator<Item = (Source, SourceCount)> + '_ {
-        Source::ALL.into_iter().map(|source| (source, self.get(source))).filter(|(_, count)| count.drafted > 0)
+        Source::ALL
+            .into_iter()
+            .map(|source| (source, self.get(source)))
+            .filter(|(_, count)| count.drafted > 0)
     }
 
     fn get_mut(&mut self, source: Source) -> &mut SourceCount {

@@ -31,7 +31,12 @@ fn sample() -> Record {
             ratio_ci95: Some([1.9, 2.1]),
             tau: Some(3.5),
             accepted_by_position: vec![0.75, 0.5],
-            by_source: vec![SourceCount { source: "ngram".to_owned(), rounds: 20, drafted: 40, accepted: 30 }],
+            by_source: vec![SourceCount {
+                source: "ngram".to_owned(),
+                rounds: 20,
+                drafted: 40,
+                accepted: 30,
+            }],
             lossless: Some(true),
             parked: false,
             reason: None,

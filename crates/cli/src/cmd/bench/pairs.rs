@@ -50,7 +50,8 @@ pub(crate) fn measure(
             }
             trace.reply(About { prompt: Some(name), speculative: Some(speculate) });
             let options = GenerateOptions { speculate, ..options.clone() };
-            let run = answer(engine, text, &options, (speculate == speculates).then_some(&mut *meter), trace)?;
+            let run =
+                answer(engine, text, &options, (speculate == speculates).then_some(&mut *meter), trace)?;
             if speculate { drafted.push(run) } else { plain.push(run) }
         }
     }
