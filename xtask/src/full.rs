@@ -17,11 +17,25 @@ struct Heavy {
     args: &'static [&'static str],
 }
 
-const RUNS: [Heavy; 4] = [
+const RUNS: [Heavy; 5] = [
     Heavy {
         name: "every setting of the invariance matrix",
         variables: &[("PILOTFISH_INVARIANCE", "full")],
         args: &["test", "--release", "-p", "pilotfish-lane", "--test", "invariance"],
+    },
+    Heavy {
+        name: "a hundred million sampled replies",
+        variables: &[("PILOTFISH_LAW_SAMPLES", "100000000")],
+        args: &[
+            "test",
+            "--release",
+            "-p",
+            "pilotfish-engine",
+            "--lib",
+            "enumeration_agrees_with",
+            "--",
+            "--nocapture",
+        ],
     },
     Heavy {
         name: "every test, with all real models",

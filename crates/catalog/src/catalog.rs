@@ -101,6 +101,11 @@ impl Catalog {
         Ok(Self { env, places, entries, tuning: Tuning::default() })
     }
 
+    /// The cache folder for files of ours; made when something is first written to it.
+    pub fn own_folder(&self) -> &Path {
+        &self.places.own
+    }
+
     #[cfg(test)]
     pub(crate) fn tuned(mut self, tuning: Tuning) -> Self {
         self.tuning = tuning;

@@ -6,6 +6,7 @@
 //! CACHE/pilotfish/locks/NAME.lock            one writer per model
 //! CACHE/pilotfish/verified/KEY.json          size, time and sha256 of files that were hashed
 //! CACHE/pilotfish/pins/NAME.json             sha256 seen first, where the table has none
+//! CACHE/pilotfish/curves/KEY.curve           what passes cost (written by `pilotfish`)
 //! HUB/models--USER--REPO/...                 the layout all Hugging Face tools share (`hub_cache`)
 //! ```
 //!

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pilotfish::{
     CpuOptions, Device, DrafterChoice, FinishReason, GenerateOptions, KvType, LoadOptions, ModelRef,
-    SamplingParams,
+    SamplingParams, SpecSampling,
 };
 use pilotfish_engine::sampling::SamplingError;
 use pilotfish_tensor::Kernels;
@@ -129,17 +129,20 @@ impl KvArgs {
 
 /// Who guesses, and how far.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Speculation (never changes the text)")]
+#[command(next_help_heading = "Speculation (never changes the text, but for --spec-sampling rejection)")]
 pub(crate) struct DraftArgs {
+    /// Whether to speculate [default: auto].
+    #[arg(long, value_enum)]
+    pub(crate) spec: Option<SpecName>,
     /// Who guesses the next tokens [default: auto].
     #[arg(long, value_enum)]
     pub(crate) drafter: Option<DrafterName>,
     /// Drafting model: catalog name or path; also written -md. It must share the model's vocabulary.
     #[arg(long, value_name = "MODEL", alias = "spec-draft-model")]
     pub(crate) model_draft: Option<String>,
-    /// Most guesses a round [default: the drafter's own].
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
-    pub(crate) spec_draft_n_max: Option<usize>,
+    /// Most guesses a round behind one another, or auto: what pays, by what passes cost here [default: auto].
+    #[arg(long, value_name = "N", value_parser = draft_max, allow_negative_numbers = true)]
+    pub(crate) spec_draft_n_max: Option<DraftMax>,
     /// The drafting model (-md) stops guessing below this probability [default: 0].
     #[arg(long, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     pub(crate) spec_draft_p_min: Option<f32>,
@@ -149,6 +152,40 @@ pub(crate) struct DraftArgs {
     /// Write what every round did to this file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// How guesses are judged once --temp is above 0.
+    #[arg(long, value_enum, default_value_t = SpecSamplingName::Coupled)]
+    pub(crate) spec_sampling: SpecSamplingName,
+}
+
+/// Values of `--spec`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpecName {
+    /// Plain decoding.
+    Off,
+    /// Guesses are verified where that saves time.
+    Auto,
+    /// All guesses are verified, even where that loses: for tests and measurements.
+    On,
+}
+
+/// Value of `--spec-draft-n-max`; none for `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DraftMax(Option<usize>);
+
+fn draft_max(text: &str) -> Result<DraftMax, String> {
+    if text == "auto" {
+        return Ok(DraftMax(None));
+    }
+    whole::<usize>(text).map(|n| DraftMax(Some(n))).map_err(|error| format!("{error}, or auto"))
+}
+
+/// Names of `--spec-sampling`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SpecSamplingName {
+    /// The same text, token for token, with and without guesses.
+    Coupled,
+    /// A few more guesses of -md are right: another text, of the same law.
+    Rejection,
 }
 
 /// Names of `--drafter`.
@@ -258,6 +295,7 @@ impl ModelArgs {
                 context: self.ctx_size,
                 kv_type: self.kv.kv_type()?,
                 kernels,
+                best_of_first: None,
                 poison: None,
             },
             offline: self.offline,
@@ -273,6 +311,17 @@ impl DraftArgs {
     /// A usage error for a flag that the drafter would ignore.
     pub(crate) fn apply_to_load(&self, options: &mut LoadOptions) -> anyhow::Result<()> {
         let drafter = self.drafter.unwrap_or(DrafterName::Auto);
+        if self.spec == Some(SpecName::Off) {
+            if let Some(flag) = self.asked_by() {
+                return Err(usage(format!("{flag} has no meaning with --spec off, which guesses nothing")));
+            }
+            options.drafter = DrafterChoice::None;
+            return Ok(());
+        }
+        if self.spec == Some(SpecName::On) && drafter == DrafterName::None {
+            return Err(usage("--spec on has no meaning with --drafter none, which guesses nothing"));
+        }
+        options.parking = self.spec != Some(SpecName::On);
         let given = [
             ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
             ("--spec-draft-p-min", self.spec_draft_p_min.is_some()),
@@ -298,7 +347,7 @@ impl DraftArgs {
         };
         options.draft_model = self.model_draft.clone().map(ModelRef::Named);
         options.draft_p_min = self.spec_draft_p_min.unwrap_or(0.0);
-        options.draft_max = self.spec_draft_n_max;
+        options.draft_max = self.spec_draft_n_max.and_then(|DraftMax(n)| n);
         options.history = self.spec_history.clone();
         Ok(())
     }
@@ -321,6 +370,14 @@ impl DraftArgs {
             ("--spec-history", self.spec_history.is_some()),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// The library's mode.
+    pub(crate) fn spec_sampling(&self) -> SpecSampling {
+        match self.spec_sampling {
+            SpecSamplingName::Coupled => SpecSampling::Coupled,
+            SpecSamplingName::Rejection => SpecSampling::Rejection,
+        }
     }
 }
 

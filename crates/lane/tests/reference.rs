@@ -149,6 +149,7 @@ fn logits(
         context: Some(tokens.len()),
         threads: Some(threads),
         kernels,
+        best_of_first: None,
         poison: Some(f32::NAN),
         ..CpuOptions::default()
     };

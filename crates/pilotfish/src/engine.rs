@@ -7,17 +7,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pilotfish_catalog::{LocalModel, Progress, Quiet};
-use pilotfish_engine::CachedLane;
 use pilotfish_engine::draft::{
     Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union, check_vocabulary, fingerprint,
 };
-use pilotfish_engine::speculate::Speculator;
-use pilotfish_lane::LaneInfo;
+use pilotfish_engine::speculate::{Costs, Speculator};
+use pilotfish_engine::{CachedLane, MonotonicClock};
+use pilotfish_lane::{Lane, LaneInfo};
 use pilotfish_model::Model;
 use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Tokenizer};
 
+use crate::curves::CurveFile;
 use crate::history::HistoryFile;
 use crate::load::{LoadedModel, find_model};
 use crate::{
@@ -82,11 +84,8 @@ impl Engine {
                 reason,
             })?;
         }
-        let lane = |model: &LoadedModel, context, kv_type| {
-            let cpu = CpuOptions { context: Some(context), kv_type, ..options.cpu.clone() };
-            lanes::open(options.device, Arc::clone(&model.model), &cpu)
-        };
-        let target_lane = CachedLane::new(lane(&target, context, options.cpu.kv_type)?);
+        let cpu = CpuOptions { context: Some(context), ..options.cpu.clone() };
+        let target_lane = CachedLane::new(lanes::open(options.device, Arc::clone(&target.model), &cpu)?);
         let load_history = |path: &PathBuf| {
             HistoryFile::load(path, fingerprint(&target.tokenizer), SuffixDrafter::PAST_TOKENS)
         };
@@ -95,7 +94,7 @@ impl Engine {
         let mut draft_file = None;
         if let Some(draft) = draft {
             let context = context.min(draft.model.config().context);
-            let draft_lane = lane(&draft, context, KvType::default())?;
+            let draft_lane = draft_lane(options, &draft, context)?;
             let drafter = ModelDrafter::new(draft_lane, target_lane.info().vocab, options.draft_p_min);
             drafters.push(Box::new(drafter));
             draft_file = Some(draft.local);
@@ -151,12 +150,47 @@ impl Engine {
         options: &GenerateOptions,
     ) -> Result<Generation<'_>, Error> {
         let tokens = self.tokenize(prompt)?;
-        // Log-probabilities are reported for plain decoding, one pass a token.
-        let speculate = options.speculate && options.logprobs.is_none();
-        let drafting =
-            if speculate { (&mut self.speculator, self.history.as_mut()) } else { (&mut self.plain, None) };
+        if options.speculate && self.wants_curve() {
+            self.measure_curve(&options.cancel)?;
+        }
+        let drafting = if options.speculate {
+            (&mut self.speculator, self.history.as_mut())
+        } else {
+            (&mut self.plain, None)
+        };
         let model = (&self.model, &self.tokenizer);
         Generation::start(&mut self.target, drafting, model, tokens, options)
+    }
+
+    /// Whether the next speculative answer begins with measuring what passes cost here: some seconds, once for a
+    /// machine and model.
+    pub fn wants_curve(&mut self) -> bool {
+        if !self.speculator.wants_costs() {
+            return false;
+        }
+        if let Some(costs) = self.curve_file().and_then(|file| file.load()) {
+            self.speculator.set_costs(costs);
+        }
+        self.speculator.wants_costs()
+    }
+
+    /// Measures what passes cost, and keeps it for later processes. [`Engine::generate`] does so by itself.
+    ///
+    /// # Errors
+    /// [`Error::Lane`]: what the target's lane says.
+    pub fn measure_curve(&mut self, cancel: &AtomicBool) -> Result<(), Error> {
+        let most = self.speculator.most_rows();
+        let costs = Costs::measure(&mut self.target, most, &MonotonicClock::default(), cancel)?;
+        if !cancel.load(Ordering::Relaxed) {
+            // Where it cannot be kept, the next process measures again.
+            let _ = self.curve_file().map(|file| file.keep(&costs));
+            self.speculator.set_costs(costs);
+        }
+        Ok(())
+    }
+
+    fn curve_file(&self) -> Option<CurveFile> {
+        CurveFile::of(&self.model, self.target.info(), self.cpu.kernels.name())
     }
 
     /// The token ids a prompt becomes.
@@ -274,6 +308,20 @@ fn check_drafter(options: &LoadOptions) -> Result<(), Error> {
         (DrafterChoice::None, Some(_)) => refuse("--drafter", "none", beside_a_model),
         _ => Ok(()),
     }
+}
+
+/// Ids among which a drafting model looks for its best token. Vocabularies made by merging list frequent tokens first,
+/// and past these the head of a small model takes a quarter of its pass for one guess in twenty.
+const DRAFTED_IDS: usize = 49_152;
+
+fn draft_lane(options: &LoadOptions, draft: &LoadedModel, context: usize) -> Result<Box<dyn Lane>, Error> {
+    let cpu = CpuOptions {
+        context: Some(context),
+        kv_type: KvType::default(),
+        best_of_first: Some(DRAFTED_IDS),
+        ..options.cpu.clone()
+    };
+    lanes::open(options.device, Arc::clone(&draft.model), &cpu)
 }
 
 fn check_threads(asked: Option<usize>) -> Result<(), Error> {

@@ -86,8 +86,12 @@ impl<'a> Generation<'a> {
         })?;
         let text = Box::new(StreamedText::new(tokenizer, stops));
         let session = Session::new(prompt, limits, sampler, text)?;
-        let engine_options =
-            Options { logprobs: options.logprobs, cancel: Arc::clone(&options.cancel), ..Options::default() };
+        let engine_options = Options {
+            logprobs: options.logprobs,
+            spec_sampling: options.spec_sampling,
+            cancel: Arc::clone(&options.cancel),
+            ..Options::default()
+        };
         let running = speculate::Generation::new(target, speculator, session, engine_options)?;
         Ok(Self {
             running: Some(running),

@@ -18,9 +18,11 @@
 //! as it is read; dropping it, or setting [`GenerateOptions::cancel`], stops it. Keys and values of a prompt that
 //! begins like the previous one are reused, so a chat costs only what is new.
 //!
-//! Invariant: the text depends on model, prompt and sampling options, never on the drafter or on earlier prompts.
+//! Invariant: the text depends on model, prompt and sampling options, never on the drafter or on earlier prompts
+//! (with [`SpecSampling::Rejection`], which is not the default, its law does).
 //! Not here: the loop (`pilotfish-engine`), downloads (`pilotfish-catalog`), printing (the command line).
 
+mod curves;
 mod engine;
 mod error;
 mod generation;
@@ -42,6 +44,6 @@ pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Qu
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
 pub use pilotfish_engine::session::{FinishReason, Piece};
 pub use pilotfish_engine::speculate::{
-    BySource, RoundFigures, Source, SourceCount, SpeculationReport, Stats,
+    BySource, RoundFigures, Source, SourceCount, SpecSampling, SpeculationReport, Stats,
 };
 pub use pilotfish_model::text::Message;

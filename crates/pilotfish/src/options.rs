@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pilotfish_engine::sampling::SamplingParams;
+use pilotfish_engine::speculate::SpecSampling;
 
 use crate::lanes::{CpuOptions, Device};
 use crate::load::ModelRef;
@@ -92,7 +93,10 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// Whether to use the engine's drafter; without it decoding is plain.
     pub speculate: bool,
-    /// Report each token's log-probability and this many best tokens; decoding is then plain.
+    /// How guesses are judged where the text is sampled. Another mode gives another text of the same law, with
+    /// and without guesses.
+    pub spec_sampling: SpecSampling,
+    /// Report each token's log-probability under the model itself, and this many best tokens.
     pub logprobs: Option<usize>,
     /// Tell of every round too, by [`Event::Round`](crate::Event::Round).
     pub rounds: bool,
@@ -108,6 +112,7 @@ impl Default for GenerateOptions {
             stop: Vec::new(),
             ignore_eos: false,
             speculate: true,
+            spec_sampling: SpecSampling::default(),
             logprobs: None,
             rounds: false,
             cancel: Arc::new(AtomicBool::new(false)),

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use pilotfish::{
     CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Engine, Error, ErrorKind, Event, FinishReason,
     GenerateOptions, Generation, KvType, LoadOptions, MAX_THREADS, Message, ModelRef, Prompt, RoundRecord,
-    SamplingParams, Summary,
+    SamplingParams, SpecSampling, Summary,
 };
 use pilotfish_model::Family;
 use pilotfish_model::testing::TinySpec;
@@ -202,13 +202,51 @@ fn an_answer_can_be_stopped_or_dropped() {
 }
 
 #[test]
-fn log_probabilities_are_of_the_tokens() {
-    let mut engine = Folder::new(&llama()).engine();
-    let options = GenerateOptions { logprobs: Some(2), ..few(5) };
-    let (_, summary) = read(engine.complete("the", &options).unwrap());
-    let chosen: Vec<u32> = summary.logprobs.iter().map(|entry| entry.token).collect();
-    assert_eq!((chosen, summary.stats.drafted), (summary.tokens, 0));
-    assert!(summary.logprobs.iter().all(|entry| entry.top.len() == 2 && entry.logprob < 0.0));
+fn log_probabilities_are_of_the_tokens_and_the_same_with_guesses() {
+    let folder = Folder::new(&llama());
+    folder.add("other.gguf", &llama().with_seed(5));
+    let named = |name: &str| Some(ModelRef::Named(folder.path(name).to_str().unwrap().to_owned()));
+    let sampled = SamplingParams { seed: 3, ..SamplingParams::default() };
+    for sampling in [SamplingParams::greedy(), sampled] {
+        let options = GenerateOptions { logprobs: Some(2), sampling, ..few(30) };
+        let run = |load: LoadOptions| {
+            let mut engine = Engine::load(&LoadOptions { parking: false, ..load }).unwrap();
+            read(engine.complete("ab ab ab", &options).unwrap()).1
+        };
+        let plain = run(LoadOptions { drafter: DrafterChoice::None, ..folder.options() });
+        let chosen: Vec<u32> = plain.logprobs.iter().map(|entry| entry.token).collect();
+        assert_eq!((chosen, plain.stats.drafted), (plain.tokens.clone(), 0));
+        assert!(plain.logprobs.iter().all(|entry| entry.top.len() == 2 && entry.logprob < 0.0));
+        for draft_model in [None, named("model.gguf"), named("other.gguf")] {
+            let guessed = run(LoadOptions { draft_model: draft_model.clone(), ..folder.options() });
+            assert!(guessed.stats.drafted > 0, "{draft_model:?}");
+            assert_eq!((guessed.tokens, guessed.logprobs), (plain.tokens.clone(), plain.logprobs.clone()));
+        }
+    }
+}
+
+#[test]
+fn sampling_by_rejection_is_greedy_where_greedy_and_repeats_itself() {
+    let folder = Folder::new(&llama());
+    folder.add("other.gguf", &llama().with_seed(5));
+    let other = Some(ModelRef::Named(folder.path("other.gguf").to_str().unwrap().to_owned()));
+    let run = |draft_model: &Option<ModelRef>, sampling: SamplingParams, spec_sampling| {
+        let load = LoadOptions { draft_model: draft_model.clone(), parking: false, ..folder.options() };
+        let mut engine = Engine::load(&load).unwrap();
+        let options = GenerateOptions { sampling, spec_sampling, ..few(40) };
+        let summary = read(engine.complete("ab ab ab", &options).unwrap()).1;
+        assert!(summary.stats.drafted > 0);
+        summary.tokens
+    };
+    let sampled = |seed| SamplingParams { temperature: 1.0, seed, ..SamplingParams::default() };
+    for draft_model in [None, other] {
+        let greedy = |mode| run(&draft_model, SamplingParams::greedy(), mode);
+        assert_eq!(greedy(SpecSampling::Rejection), greedy(SpecSampling::Coupled));
+        let rejection = |seed| run(&draft_model, sampled(seed), SpecSampling::Rejection);
+        assert_eq!(rejection(1), rejection(1));
+        assert_ne!(rejection(1), rejection(2));
+        assert_ne!(rejection(1), run(&draft_model, sampled(1), SpecSampling::Coupled));
+    }
 }
 
 #[test]

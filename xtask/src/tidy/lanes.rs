@@ -27,7 +27,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         {
             continue;
         }
-        if path.ends_with("/tests.rs") {
+        if path.ends_with("/tests.rs") || path.contains("/tests/") {
             continue;
         }
         for (line_idx, line) in without_tests(text).lines().enumerate() {

@@ -73,7 +73,11 @@ enum Line<'a> {
 pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     let mut load = args.model.load_options()?;
     args.draft.apply_to_load(&mut load)?;
-    let mut options = GenerateOptions { sampling: args.sampling.params()?, ..GenerateOptions::default() };
+    let mut options = GenerateOptions {
+        sampling: args.sampling.params()?,
+        spec_sampling: args.draft.spec_sampling(),
+        ..GenerateOptions::default()
+    };
     args.reply.apply_to(&mut options)?;
     let mut trace = args.draft.open_trace(None)?;
     options.rounds = trace.is_on();

@@ -34,7 +34,7 @@ pub(crate) struct RunArgs {
     /// Print one JSON object instead of streaming.
     #[arg(long)]
     json: bool,
-    /// Report every token's log-probability and the N likeliest tokens (with --json, else on stderr); decodes plainly.
+    /// Report every token's log-probability and the N likeliest tokens (with --json, else on stderr).
     #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     logprobs: Option<usize>,
     #[command(flatten)]
@@ -90,17 +90,13 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
     args.draft.apply_to_load(&mut load)?;
     let mut options = GenerateOptions {
         sampling: args.sampling.params()?,
+        spec_sampling: args.draft.spec_sampling(),
         logprobs: args.logprobs,
         ..GenerateOptions::default()
     };
     args.reply.apply_to(&mut options)?;
     if args.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
         return Err(usage(format!("--logprobs takes at most {MAX_LOGPROBS}")));
-    }
-    if let (Some(_), Some(flag)) = (args.logprobs, args.draft.asked_by()) {
-        return Err(usage(format!(
-            "{flag} cannot be used with --logprobs: log-probabilities are for plain decoding (--drafter none)"
-        )));
     }
     if args.show_drafts && args.draft.drafter == Some(DrafterName::None) {
         return Err(usage("--show-drafts has no meaning with --drafter none, which guesses nothing"));
@@ -161,11 +157,14 @@ pub(super) fn note_history(why: Option<&str>) {
 pub(super) fn load_engine(load: &pilotfish::LoadOptions, verbose: bool) -> anyhow::Result<Engine> {
     let listening = interrupt::listen();
     // Loading itself is short and cannot be stopped half way; only a download listens.
-    let engine = Engine::load_with(load, &Downloads::new(&listening))?;
+    let mut engine = Engine::load_with(load, &Downloads::new(&listening))?;
     if listening.stopped() {
         return Err(interrupted());
     }
     note_history(engine.history_note());
+    if engine.wants_curve() {
+        note!("note: measuring what passes of this model cost on this machine, once");
+    }
     if verbose {
         let info = engine.lane_info();
         note!(

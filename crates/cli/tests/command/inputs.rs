@@ -34,7 +34,7 @@ fn the_json_object_has_exactly_the_documented_fields() {
 
     let scored = home.answer(&["hello", "-n", "4", "--ignore-eos", "--logprobs", "3"]);
     assert_eq!(keys(&scored), [&fields[..], &["logprobs"]].concat());
-    assert_eq!(scored["speculation"]["drafter"], "none", "log-probabilities are of plain decoding");
+    assert_eq!(scored["speculation"]["drafter"], "ngram", "log-probabilities leave speculation on");
     assert_eq!(scored["text"], home.answer(&["hello", "-n", "4", "--ignore-eos"])["text"]);
     let entries = scored["logprobs"].as_array().unwrap();
     assert_eq!(entries.len(), 4);

@@ -122,6 +122,34 @@ fn a_history_that_cannot_be_used_is_told_and_costs_no_answer() {
 }
 
 #[test]
+fn log_probabilities_are_the_same_with_every_drafter() {
+    let home = Home::with_model();
+    home.write("other.gguf", &TinySpec::new(Family::Llama).with_seed(9).gguf());
+    for sampling in [&[][..], &["--temp", "0.8", "-s", "5"]] {
+        let base =
+            [&["--raw", "ab ab ab", "-n", "30", "--ignore-eos", "--logprobs", "3"][..], sampling].concat();
+        let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat());
+        for drafter in [&["--drafter", "ngram"][..], &["-md", "model.gguf"], &["-md", "other.gguf"]] {
+            let guessed = home.answer(&[&base[..], drafter].concat());
+            assert_eq!(guessed["logprobs"], plain["logprobs"], "{drafter:?} {sampling:?}");
+            assert!(guessed["timings"]["draft_n"].as_u64() > Some(0), "{guessed}");
+        }
+    }
+}
+
+#[test]
+fn sampling_by_rejection_changes_only_sampled_text() {
+    let home = Home::with_model();
+    let base = ["--raw", "ab ab ab", "-n", "40", "--ignore-eos", "-md", "model.gguf"];
+    let tokens = |extra: &[&str]| home.answer(&[&base[..], extra].concat())["tokens"].clone();
+    assert_eq!(tokens(&["--spec-sampling", "rejection"]), tokens(&[]));
+    let rejection = tokens(&["--temp", "1", "--spec-sampling", "rejection"]);
+    assert_eq!(tokens(&["--temp", "1", "--spec-sampling", "rejection"]), rejection, "repeatable per seed");
+    assert_ne!(tokens(&["--temp", "1", "--spec-sampling", "rejection", "-s", "1"]), rejection);
+    assert_ne!(tokens(&["--temp", "1", "--spec-sampling", "coupled"]), rejection);
+}
+
+#[test]
 fn threads_change_no_token() {
     let home = Home::with_model();
     let base = ["run", "--json", "-m", "model.gguf", "--raw", "the fish", "-n", "16", "--ignore-eos"];
@@ -167,4 +195,42 @@ fn any_draft_length_gives_the_same_tokens() {
             assert!(max != "0" || answer["timings"]["draft_n"] == 0, "{answer}");
         }
     }
+}
+
+#[test]
+fn speculation_is_switched_by_one_flag() {
+    let home = Home::with_model();
+    let base = ["--raw", "ab ab ab", "-n", "40", "--ignore-eos"];
+    let answer = |extra: &[&str]| home.answer(&[&base[..], extra].concat());
+    let (off, auto, on) =
+        (answer(&["--spec", "off"]), answer(&["--spec", "auto"]), answer(&["--spec", "on"]));
+    assert_eq!((&off["tokens"], &off["tokens"]), (&auto["tokens"], &on["tokens"]));
+    assert_eq!(off["timings"]["draft_n"], 0);
+    assert!(on["timings"]["draft_n"].as_u64() > Some(0), "{on}");
+    assert_eq!(answer(&["--spec-draft-n-max", "auto"])["tokens"], off["tokens"]);
+    for (flags, part) in [
+        (&["--spec", "off", "-md", "model.gguf"][..], "-md has no meaning with --spec off"),
+        (&["--spec", "on", "--drafter", "none"], "--spec on has no meaning with --drafter none"),
+        (&["--spec-draft-n-max", "much"], "not a whole number, or auto"),
+    ] {
+        let ran = home.run(&[&["run", "x"][..], flags].concat());
+        assert_eq!(ran.code, Some(2), "{flags:?}");
+        assert!(ran.stderr.contains(part), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn curves_are_measured_once() {
+    let home = Home::with_model();
+    let run = |extra: &[&str]| {
+        let ran = home.run(
+            &[&["run", "-m", "model.gguf", "--raw", "ab", "-n", "2", "--ignore-eos"][..], extra].concat(),
+        );
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.stderr.contains("measuring what passes")
+    };
+    assert!(!run(&["--spec", "off"]) && !run(&["--spec", "on"]), "nobody asks what passes cost");
+    assert!(run(&["-t", "1"]));
+    assert!(!run(&["-t", "1"]));
+    assert!(run(&["-t", "2"]), "another number of threads is another curve");
 }

@@ -2,14 +2,17 @@
 //!
 //! It decodes a chain with its own lane, choosing each token as the target's sampler would: greedy when
 //! that is greedy, else with the same noise of the same positions, so that similar logits mostly give
-//! the same token. Its cache follows the session by the longest common prefix.
+//! the same token. Where the text is sampled by rejection it draws from its own law, with numbers of its own,
+//! and hands the law over. Its cache follows the session by the longest common prefix.
 //!
 //! Tokens the drafter does not have (a longer target vocabulary) are left out of what it reads; ids the
 //! target does not have are never guessed.
 //!
-//! Invariant: its lane never sees an id outside its own vocabulary.
+//! Invariant: its lane never sees an id outside its own vocabulary. Whether a token is drawn never depends
+//! on the token.
 //! Not here: whether the two vocabularies fit (`check_vocabulary`, asked once at load).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pilotfish_lane::{Lane, LaneError, Outputs, Rows, Want};
@@ -18,7 +21,7 @@ use super::Drafter;
 use crate::cached::CachedLane;
 use crate::clock::MonotonicClock;
 use crate::error::DraftError;
-use crate::sampling::{Sampler, logprobs};
+use crate::sampling::{Choice, Law, Sampler, logprobs};
 use crate::session::Session;
 use crate::speculate::{Guess, Source, TokenTree};
 
@@ -89,19 +92,33 @@ impl ModelDrafter {
         }
     }
 
-    /// The guess behind a row, unless the drafter is too unsure or the target does not have the token.
-    fn guess(&self, row: &Rows, history: &[u32], sampler: &mut Sampler) -> Result<Option<u32>, DraftError> {
+    /// The guess behind a row, and the law it was drawn from where the text is sampled by rejection
+    /// (`choice`); none where the drafter is too unsure or the target does not have the token.
+    fn guess(
+        &self,
+        row: &Rows,
+        history: &[u32],
+        sampler: &mut Sampler,
+        choice: Option<&mut dyn Choice>,
+    ) -> Result<Option<(u32, Option<Law>)>, DraftError> {
         let last = row.width() - 1;
         if *row.get(last) == Outputs::NonFinite {
             return Err(LaneError::NonFinite { position: self.lane.held().len() - 1 }.into());
         }
         let Some(logits) = row.logits(last) else {
-            return Ok(row.argmax(last).filter(|&token| (token as usize) < self.target_vocab));
+            let known = row.argmax(last).filter(|&token| (token as usize) < self.target_vocab);
+            return Ok(known.map(|token| (token, None)));
         };
         let shared = &logits[..logits.len().min(self.target_vocab)];
+        if let Some(choice) = choice {
+            let law = sampler.law(shared, history)?;
+            // To give up on an unlikely token would leave the likely ones more than their share.
+            let sure = law.largest() >= f64::from(self.p_min);
+            return Ok(sure.then(|| (law.draw(choice), Some(law))));
+        }
         let token = sampler.sample(shared, history)?;
         let sure = self.p_min <= 0.0 || logprobs(shared, token, 0).logprob >= f64::from(self.p_min).ln();
-        Ok(sure.then_some(token))
+        Ok(sure.then_some((token, None)))
     }
 
     fn want(&self, sampler: &Sampler) -> Want {
@@ -142,7 +159,14 @@ impl Drafter for ModelDrafter {
         let mut history = session.tokens().to_vec();
         let mut row = self.read(&tokens, want)?;
         let mut at = 0;
-        while let Some(token) = self.guess(&row, &history, &mut sampler)? {
+        let dice = session.dice();
+        let mut choice = dice.map(|dice| dice.guesses(session.len()));
+        loop {
+            let choice = choice.as_mut().map(|choice| choice.as_mut() as &mut dyn Choice);
+            let Some((token, law)) = self.guess(&row, &history, &mut sampler, choice)? else { break };
+            if let Some(law) = law {
+                tree.draw_behind(at, Arc::new(law));
+            }
             at = tree.push(at, Guess { token, probability: LIKELY, source: Source::Model });
             if tree.drafted() == limit {
                 break;

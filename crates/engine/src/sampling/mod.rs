@@ -1,22 +1,28 @@
-//! Chooses a token from a logits row: coupled sampling.
+//! Chooses a token from a logits row.
 //!
-//! The token of absolute position t is argmax over the kept candidates of logit / temperature + noise,
+//! By default sampling is coupled: the token of absolute position t is argmax over the kept candidates of logit / temperature + noise,
 //! where the noise is Gumbel, one number per token id, named by (seed, choice, t). That argmax is a draw
 //! from the softmax, yet it is a pure function of row and history. A draft is right exactly when it
 //! equals that token, so sampled text does not depend on speculation; and a drafter that adds the same
 //! noise to similar logits mostly finds the same token.
 //!
-//! Invariant: [`Sampler::sample`] has no memory; equal arguments give equal tokens.
-//! Not here: walking a drafted tree (`speculate::accept`).
+//! The other way to sample, rejection, needs the softmax itself: [`Sampler::law`].
+//!
+//! Invariant: [`Sampler::sample`] and [`Sampler::law`] have no memory; equal arguments give equal results.
+//! Not here: walking a drafted tree (`speculate::accept`), the rule of rejection (`speculate::reject`).
 
+mod choice;
 mod elementary;
 mod filters;
+mod law;
 mod noise;
 mod params;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+pub use choice::{Choice, Dice, SeededDice};
 pub use filters::Candidate;
+pub use law::Law;
 pub use noise::{Noise, Purpose, philox4x32};
 pub use params::SamplingParams;
 
@@ -114,6 +120,33 @@ impl Sampler {
         self.filter();
         let noise = Noise::new(self.params.seed, self.choice, history.len(), Purpose::Token);
         Ok(noisy_argmax(&self.candidates, self.params.temperature.into(), &noise))
+    }
+
+    /// The law of the token that follows `history`: what [`Sampler::sample`] draws from, and at
+    /// temperature 0 the one token it takes.
+    ///
+    /// # Errors
+    /// [`SamplingError::NonFinite`] when a logit is NaN or infinite.
+    ///
+    /// # Panics
+    /// When there are no logits: a bug in the caller.
+    pub fn law(&mut self, logits: &[f32], history: &[u32]) -> Result<Law, SamplingError> {
+        self.adjust(logits, history)?;
+        let temperature = f64::from(self.params.temperature);
+        if temperature == 0.0 {
+            return Ok(Law::sure(best(&self.candidates).token));
+        }
+        self.filter();
+        // The filters leave an order of their own; a law is by id.
+        self.candidates.sort_unstable_by_key(|candidate| candidate.token);
+        let largest = filters::largest_logit(&self.candidates);
+        let weight = |c: &Candidate| (c.token, elementary::exp((c.logit - largest) / temperature));
+        Ok(Law::new(self.candidates.iter().map(weight)).expect("the best candidate weighs 1"))
+    }
+
+    /// Random numbers for [`Dice`] under the sampler's seed.
+    pub fn dice(&self) -> SeededDice {
+        SeededDice::new(self.params.seed, self.choice)
     }
 
     /// Fills the candidates with the row's logits after bias and penalties, in id order.

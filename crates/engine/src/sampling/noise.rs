@@ -2,8 +2,8 @@
 //!
 //! Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011)
 //! turns a key and a counter into 128 random bits. The key is the user's seed; the counter names the
-//! use: token id, absolute position, choice index, purpose. There is no state, so draft lengths, batch
-//! mates, restarts and the order of candidates cannot shift the stream.
+//! use: token id or number of the draw, absolute position, choice index, purpose. There is no state, so
+//! draft lengths, batch mates, restarts and the order of candidates cannot shift the stream.
 //!
 //! Invariant: equal (seed, choice, position, purpose, token) give equal bits on every machine.
 //! Not here: what is done with the noise (`sampling`).
@@ -16,6 +16,12 @@ use super::elementary::ln;
 pub enum Purpose {
     /// Choosing the token of a position.
     Token = 0,
+    /// Whether a guess for a position is kept.
+    Accept = 1,
+    /// Choosing the token of a position where no guess was kept.
+    Residual = 2,
+    /// Drawing the guesses behind a position.
+    Draft = 3,
 }
 
 /// The noise of one position: one random number per token id.
@@ -44,9 +50,17 @@ impl Noise {
 
     /// A uniform integer in 0..2⁵² for `token`.
     pub fn bits(&self, token: u32) -> u64 {
-        let block = philox4x32([token, self.position, self.choice, self.purpose as u32], self.key);
-        let word = u64::from(block[1]) << 32 | u64::from(block[0]);
-        word >> (64 - BITS)
+        self.word(token) >> (64 - BITS)
+    }
+
+    /// A uniform number in [0, 1) with 53 bits, the `index`th under this name.
+    pub fn uniform(&self, index: u32) -> f64 {
+        (self.word(index) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    fn word(&self, index: u32) -> u64 {
+        let block = philox4x32([index, self.position, self.choice, self.purpose as u32], self.key);
+        u64::from(block[1]) << 32 | u64::from(block[0])
     }
 
     /// Standard Gumbel noise of [`Noise::bits`]: argmax(logit + noise) is a draw from softmax(logit).
@@ -130,5 +144,6 @@ mod tests {
         assert_ne!(base, Noise::new(1, 3, 3, Purpose::Token).bits(4));
         assert_ne!(base, Noise::new(1, 2, 4, Purpose::Token).bits(4));
         assert_ne!(base, Noise::new(1, 2, 3, Purpose::Token).bits(5));
+        assert_ne!(base, Noise::new(1, 2, 3, Purpose::Draft).bits(4));
     }
 }

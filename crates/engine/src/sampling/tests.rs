@@ -9,7 +9,7 @@ use proptest::test_runner::RngSeed;
 use super::*;
 
 /// The kept candidates, computed with sorts and maps and no shortcuts, as (token, logit), by id.
-fn naive_kept(params: &SamplingParams, logits: &[f32], history: &[u32]) -> Vec<(u32, f64)> {
+pub(crate) fn naive_kept(params: &SamplingParams, logits: &[f32], history: &[u32]) -> Vec<(u32, f64)> {
     let mut all: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|&x| f64::from(x))).collect();
     for &(token, bias) in &params.logit_bias {
         all[token as usize].1 += f64::from(bias);
@@ -154,7 +154,7 @@ proptest! {
 }
 
 /// With probability 1 - 1e-9 the empirical law of `n` draws over `k` outcomes is nearer than this.
-fn total_variation_bound(k: usize, n: usize) -> f64 {
+pub(crate) fn total_variation_bound(k: usize, n: usize) -> f64 {
     ((k as f64 * std::f64::consts::LN_2 + 1e9_f64.ln()) / (2.0 * n as f64)).sqrt()
 }
 

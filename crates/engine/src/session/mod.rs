@@ -13,10 +13,12 @@ mod text;
 pub use pieces::Piece;
 pub use text::{NoText, ReplyText, StreamedText, TextStep};
 
+use std::sync::Arc;
+
 use pieces::Pieces;
 
 use crate::error::EngineError;
-use crate::sampling::Sampler;
+use crate::sampling::{Dice, Sampler};
 
 /// Where a reply must end at the latest, and which tokens end it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +74,7 @@ pub struct Committed {
 pub struct Session {
     pub(crate) tokens: Vec<u32>,
     pub(crate) sampler: Sampler,
+    pub(crate) dice: Option<Arc<dyn Dice>>, // set where the text is sampled by rejection
     prompt_len: usize,
     limits: Limits,
     text: Box<dyn ReplyText>,
@@ -99,7 +102,8 @@ impl Session {
             return Err(EngineError::ContextOverflow { prompt: prompt_len, context });
         }
         let finish = (limits.max_tokens == Some(0)).then_some(FinishReason::MaxTokens);
-        Ok(Self { tokens: prompt, sampler, prompt_len, limits, text, pieces: Pieces::default(), finish })
+        let pieces = Pieces::default();
+        Ok(Self { tokens: prompt, sampler, dice: None, prompt_len, limits, text, pieces, finish })
     }
 
     /// Prompt and reply.
@@ -140,6 +144,15 @@ impl Session {
     /// How tokens are chosen.
     pub fn sampler(&self) -> &Sampler {
         &self.sampler
+    }
+
+    /// Where the text is sampled by rejection: what decides. A drafter should then draw its guesses from a
+    /// law by [`Dice::guesses`] and say so ([`TokenTree::draw_behind`]). Otherwise it guesses what the
+    /// sampler will choose.
+    ///
+    /// [`TokenTree::draw_behind`]: crate::speculate::TokenTree::draw_behind
+    pub fn dice(&self) -> Option<&dyn Dice> {
+        self.dice.as_deref()
     }
 
     /// Whether the reply has ended.

@@ -1,10 +1,12 @@
 //! Which guesses of a verified tree are right, and which token follows them.
 //!
-//! Start at the root. The target's own token behind a node is what the sampler makes of that node's
-//! row; if a child guessed it, go there and repeat; if not, that token is the bonus and the walk ends.
+//! Start at the root. Choose the target's token behind a node from that node's row; if a child guessed
+//! it, go there and repeat; if not, that token is the bonus and the walk ends. By default the token is what
+//! the sampler makes of the row, whatever was guessed; with [`SpecSampling::Rejection`] the guesses have a
+//! say in it (`reject`), in a way that leaves its law alone.
 //!
-//! Invariant: every token of the result is the one plain decoding would have chosen at its position,
-//! whatever was guessed. The walk keeps no state.
+//! Invariant: every token of [`accept`]'s result is the one plain decoding would have chosen at its
+//! position. The walk keeps no state.
 //! Not here: end tokens, stop strings and limits (`session`), the cache (`CachedLane`).
 
 use pilotfish_lane::{LaneError, Outputs, Rows, Want};
@@ -12,6 +14,18 @@ use pilotfish_lane::{LaneError, Outputs, Rows, Want};
 use super::TokenTree;
 use crate::error::EngineError;
 use crate::sampling::Sampler;
+
+/// How guesses are judged where the text is sampled; greedy text is the same in both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpecSampling {
+    /// A guess is right when it equals the token that the target chooses by noise of its own: sampled
+    /// text is equal with speculation on or off, token by token.
+    #[default]
+    Coupled,
+    /// A guess is kept with a probability that depends on what it was drawn from, and replaced otherwise:
+    /// no rule keeps a drawn guess more often. The text has the same law, but is another one.
+    Rejection,
+}
 
 /// The accepted path and what it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +54,28 @@ pub fn accept(
     history: &[u32],
     sampler: &mut Sampler,
 ) -> Result<Accepted, EngineError> {
+    walk(tree, history, &mut |i, history| target_token(rows, i, history, sampler))
+}
+
+/// Chooses the token behind a node, given that node and the tokens up to it.
+pub(super) type TokenBehind<'a> = dyn FnMut(usize, &[u32]) -> Result<u32, EngineError> + 'a;
+
+/// Walks `tree` by the tokens that `token_behind` chooses.
+///
+/// # Errors
+/// What `token_behind` says of the root. Behind a guess an error only ends the walk before that guess.
+pub(super) fn walk(
+    tree: &TokenTree,
+    history: &[u32],
+    token_behind: &mut TokenBehind<'_>,
+) -> Result<Accepted, EngineError> {
     let mut history = history.to_vec();
-    let bonus = target_token(rows, 0, &history, sampler)?;
+    let bonus = token_behind(0, &history)?;
     let mut accepted = Accepted { rows: vec![0], tokens: vec![bonus] };
     let (mut at, mut token) = (0, bonus);
     while let Some(child) = tree.child(at, token) {
         history.push(token);
-        let Ok(next) = target_token(rows, child, &history, sampler) else { break };
+        let Ok(next) = token_behind(child, &history) else { break };
         accepted.rows.push(child);
         accepted.tokens.push(next);
         (at, token) = (child, next);
@@ -56,14 +85,18 @@ pub fn accept(
 
 /// The target's own token behind row `i`, whose prefix is `history`.
 fn target_token(rows: &Rows, i: usize, history: &[u32], sampler: &mut Sampler) -> Result<u32, EngineError> {
-    if *rows.get(i) == Outputs::NonFinite {
-        return Err(LaneError::NonFinite { position: history.len() - 1 }.into());
-    }
-    if sampler.want() == Want::Argmax {
+    if sampler.want() == Want::Argmax && *rows.get(i) != Outputs::NonFinite {
         return Ok(rows.argmax(i).expect("a verifying pass asks for the argmax at least"));
     }
-    let logits = rows.logits(i).expect("a verifying pass asks for the sampler's logits");
-    Ok(sampler.sample(logits, history)?)
+    Ok(sampler.sample(row_logits(rows, i, history)?, history)?)
+}
+
+/// The logits of row `i`, whose prefix is `history`.
+pub(super) fn row_logits<'a>(rows: &'a Rows, i: usize, history: &[u32]) -> Result<&'a [f32], LaneError> {
+    if *rows.get(i) == Outputs::NonFinite {
+        return Err(LaneError::NonFinite { position: history.len() - 1 });
+    }
+    Ok(rows.logits(i).expect("a verifying pass asks for the sampler's logits"))
 }
 
 #[cfg(test)]

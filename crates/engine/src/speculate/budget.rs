@@ -40,6 +40,8 @@ const TRY_DEPTH: usize = 3;
 const DEEPEST_COSTLY: usize = 16;
 /// Refused proposals in a row after which lookup counts as parked.
 const REFUSED: usize = 8;
+/// Share of a plain round from which asking in vain has a price.
+const DEAR: f64 = 0.02;
 /// Plain rounds at the start where no curve was measured.
 const LEARN_ROUNDS: usize = 2;
 
@@ -87,6 +89,8 @@ pub(super) struct Budget {
     guess_ms: Option<f64>,
     /// Whether the drafter may cost time at all.
     costly: bool,
+    /// Depth granted to it in this round.
+    granted: usize,
     pause: usize,
     /// Plain rounds until a costly drafter is tried again; none when it is at work.
     rests: Option<usize>,
@@ -113,6 +117,7 @@ impl Budget {
             chances: Chances::default(),
             guess_ms: None,
             costly,
+            granted: 0,
             pause: FIRST_PAUSE,
             rests: None,
             tries_left: 0,
@@ -163,6 +168,12 @@ impl Budget {
 
     /// Depth granted to the next proposal; 0 makes the round plain.
     pub(super) fn next(&mut self) -> Allowance {
+        let allowance = self.allowance();
+        self.granted = if self.costly { allowance.costly } else { 0 };
+        allowance
+    }
+
+    fn allowance(&mut self) -> Allowance {
         if !self.may_draft() {
             return Allowance::default();
         }
@@ -288,8 +299,13 @@ impl Budget {
             if round.drafted > 0 && guesses == 0 { 0 } else { self.since_free.saturating_add(1) };
         let pass_ms = round.total_ms - round.draft_ms;
         self.costs.observe(round.drafted + 1, pass_ms);
-        if guesses > 0 {
-            let ms = round.draft_ms / guesses as f64;
+        // Asking in vain for next to nothing is a plain round; asking in vain for a price is a guess that was wrong.
+        let in_vain = self.granted > 0 && guesses == 0 && round.draft_ms > DEAR * self.ms(1);
+        if in_vain {
+            self.chances.miss(Source::Model);
+        }
+        if guesses > 0 || in_vain {
+            let ms = round.draft_ms / guesses.max(1) as f64;
             self.guess_ms = Some(self.guess_ms.map_or(ms, |before| before + 0.2 * (ms - before)));
             self.tries_left = self.tries_left.saturating_sub(1);
         }
@@ -343,5 +359,5 @@ impl Budget {
 }
 
 #[cfg(test)]
-#[path = "budget_tests.rs"]
+#[path = "tests/budget.rs"]
 mod tests;

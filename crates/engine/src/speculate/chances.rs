@@ -110,6 +110,11 @@ impl Chances {
         self.followed = followed;
     }
 
+    /// Counts a proposal of a source that had none as a first guess that was wrong.
+    pub(super) fn miss(&mut self, source: Source) {
+        self.by_depth[index(source)][0].count(false);
+    }
+
     /// Makes what is known of a source weigh little, so that a few tries can change it.
     pub(super) fn doubt(&mut self, source: Source) {
         self.by_class[index(source)].iter_mut().for_each(Tally::doubt);

@@ -4,13 +4,18 @@
 //! only its root.
 //!
 //! Invariant: a committed token is the sampler's answer to the target's row behind exactly the committed
-//! tokens before it; a rejected guess is never in the cache when a round ends.
+//! tokens before it (with [`SpecSampling::Rejection`], a draw from the sampler's law); a rejected guess is
+//! never in the cache when a round ends.
 //! Not here: what a token sequence means (`session`), who guesses (`draft`).
 
 mod accept;
 mod budget;
 mod chances;
 mod costs;
+#[cfg(test)]
+#[path = "tests/enumeration/mod.rs"]
+mod enumeration;
+mod reject;
 mod sources;
 mod stats;
 mod telemetry;
@@ -19,7 +24,7 @@ mod tree;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use accept::{Accepted, accept};
+pub use accept::{Accepted, SpecSampling, accept};
 pub use costs::Costs;
 pub use sources::{BySource, SourceCount};
 pub use stats::Stats;
@@ -28,6 +33,7 @@ pub use tree::{Guess, Source, TokenTree};
 
 use budget::{Budget, RoundCost};
 use pilotfish_lane::{Rows, Want};
+use reject::accept_by_rejection;
 use sources::sources;
 use telemetry::Stopwatch;
 
@@ -35,7 +41,7 @@ use crate::cached::CachedLane;
 use crate::clock::{Clock, MonotonicClock};
 use crate::draft::{Drafter, NoDrafter};
 use crate::error::EngineError;
-use crate::sampling::{Logprobs, logprobs};
+use crate::sampling::{Dice, Logprobs, logprobs};
 use crate::session::{Committed, FinishReason, Piece, Session};
 
 /// A drafter and what was learned about it; lives as long as the target it drafts for.
@@ -84,13 +90,15 @@ impl Speculator {
     }
 }
 
-/// How a generation runs; nothing here changes a token.
+/// How a generation runs; nothing here but `spec_sampling` changes a token.
 #[derive(Clone)]
 pub struct Options {
     /// Prompt tokens per pass; `None` takes as many as run in about half a second, so that `cancel` is seen soon.
     pub prefill_chunk: Option<usize>,
     /// Most probable tokens to list for each token of the reply; `None` for no log-probabilities.
     pub logprobs: Option<usize>,
+    /// How guesses are judged where the text is sampled.
+    pub spec_sampling: SpecSampling,
     /// Set to end the reply at the next pass.
     pub cancel: Arc<AtomicBool>,
     /// Where times come from.
@@ -102,6 +110,7 @@ impl Default for Options {
         Self {
             prefill_chunk: None,
             logprobs: None,
+            spec_sampling: SpecSampling::default(),
             cancel: Arc::default(),
             clock: Arc::new(MonotonicClock::default()),
         }
@@ -159,7 +168,7 @@ impl<'a> Generation<'a> {
     pub fn new(
         target: &'a mut CachedLane,
         speculator: &'a mut Speculator,
-        session: Session,
+        mut session: Session,
         options: Options,
     ) -> Result<Self, EngineError> {
         let (asked, lane, vocab) = (session.limits().context, target.info().context, target.info().vocab);
@@ -170,6 +179,9 @@ impl<'a> Generation<'a> {
             let token = session.prompt()[index];
             return Err(EngineError::PromptToken { index, token, vocab });
         }
+        let sampled = session.sampler.params().temperature > 0.0;
+        let by_rejection = sampled && options.spec_sampling == SpecSampling::Rejection;
+        session.dice = by_rejection.then(|| Arc::new(session.sampler.dice()) as Arc<dyn Dice>);
         let stats = Stats { prompt_tokens: session.prompt().len(), ..Stats::default() };
         let Speculator { drafter, budget } = speculator;
         budget.start_reply();
@@ -236,7 +248,11 @@ impl<'a> Generation<'a> {
         watch.drafted();
         let rows = self.target.forward(&draft.to_batch(self.want()))?;
         watch.verified();
-        let accepted = accept(&draft, &rows, &self.session.tokens, &mut self.session.sampler)?;
+        let Session { tokens, sampler, dice, .. } = &mut self.session;
+        let accepted = match dice {
+            None => accept(&draft, &rows, tokens, sampler)?,
+            Some(dice) => accept_by_rejection(&draft, &rows, tokens, sampler, dice.as_ref())?,
+        };
         self.target.keep(&accepted.rows)?;
         let committed = self.session.commit(&accepted.tokens);
         if self.session.done() {

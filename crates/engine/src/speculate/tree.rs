@@ -4,10 +4,19 @@
 //! guess for the token behind its parent; a chain is a tree of width one. Nodes and the rows of the
 //! verifying pass have the same indices.
 //!
-//! Invariant: parents come before children, and siblings differ.
+//! A parent's guesses are either picked, like the continuation found by a lookup, or drawn from a law, one
+//! after another and none twice. The rule of rejection (`reject`) must know which, and the law; coupled
+//! sampling and greedy decoding need neither.
+//!
+//! Invariant: parents come before children, and siblings differ. Drawn siblings are in the order they were
+//! drawn in, and whether one is in the tree never depends on which token it is.
 //! Not here: which guesses are right (`accept`).
 
+use std::sync::Arc;
+
 use pilotfish_lane::{Batch, Row, Want};
+
+use crate::sampling::Law;
 
 /// Where a guess comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,11 +58,18 @@ pub struct Guess {
 }
 
 /// One node.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Node {
     guess: Guess,
     parent: Option<usize>,
     depth: usize,
+    law: Option<Arc<Law>>, // of its children, where they are drawn
+}
+
+impl Node {
+    fn new(guess: Guess, parent: Option<usize>, depth: usize) -> Self {
+        Self { guess, parent, depth, law: None }
+    }
 }
 
 /// A root and the guesses behind it.
@@ -66,7 +82,7 @@ impl TokenTree {
     /// Only the root: a plain decoding step.
     pub fn root(token: u32) -> Self {
         let guess = Guess { token, probability: 1.0, source: Source::Ngram };
-        Self { nodes: vec![Node { guess, parent: None, depth: 0 }] }
+        Self { nodes: vec![Node::new(guess, None, 0)] }
     }
 
     /// A root with one sure guess behind another.
@@ -89,8 +105,26 @@ impl TokenTree {
             return child;
         }
         let depth = self.nodes[parent].depth + 1;
-        self.nodes.push(Node { guess, parent: Some(parent), depth });
+        self.nodes.push(Node::new(guess, Some(parent), depth));
         self.nodes.len() - 1
+    }
+
+    /// Says that all guesses behind node `parent` are drawn from `law`, each from what the ones before
+    /// left of it, and pushed in that order.
+    ///
+    /// The text follows the target's law only if nothing decides about a guess that knows its token: not
+    /// whether it is drawn, not its [`Guess::probability`], by which trees may be cut, and not what is
+    /// pushed before it. What *earlier* guesses turned out to be may decide.
+    ///
+    /// # Panics
+    /// When there is no such node: a bug in the drafter.
+    pub fn draw_behind(&mut self, parent: usize, law: Arc<Law>) {
+        self.nodes[parent].law = Some(law);
+    }
+
+    /// The law that the children of node `i` are drawn from; `None` where they are picked.
+    pub fn law(&self, i: usize) -> Option<&Law> {
+        self.nodes[i].law.as_deref()
     }
 
     /// Number of nodes, root included: the width of the verifying pass.
@@ -133,6 +167,11 @@ impl TokenTree {
         self.nodes.iter().position(|node| node.parent == Some(parent) && node.guess.token == token)
     }
 
+    /// The children of `parent`, in the order they were pushed in.
+    pub fn children(&self, parent: usize) -> impl Iterator<Item = usize> {
+        (parent + 1..self.nodes.len()).filter(move |&i| self.nodes[i].parent == Some(parent))
+    }
+
     /// The nodes as rows, each wanting `want`.
     pub fn to_batch(&self, want: Want) -> Batch {
         let mut batch = Batch::new();
@@ -142,27 +181,38 @@ impl TokenTree {
         batch
     }
 
-    /// The root and the nodes that `keep` names; what hangs on a node that is not kept goes too.
+    /// The root and the nodes that `keep` names; what hangs on a node that is not kept goes too. Whether a drawn guess
+    /// is kept must not depend on its token: see [`TokenTree::draw_behind`].
     pub fn select(&self, keep: impl Fn(usize) -> bool) -> Self {
         let mut selected = Self::root(self.token(0));
+        selected.nodes[0].law.clone_from(&self.nodes[0].law);
         let mut moved = vec![Some(0)]; // old index to new index
         for (i, node) in self.nodes.iter().enumerate().skip(1) {
             let parent = node.parent.and_then(|parent| moved[parent]).filter(|_| keep(i));
-            moved.push(parent.map(|parent| selected.push(parent, node.guess)));
+            moved.push(parent.map(|parent| {
+                let at = selected.push(parent, node.guess);
+                selected.nodes[at].law.clone_from(&node.law);
+                at
+            }));
         }
         selected
     }
 
     /// The tree without guesses deeper than `depth`, past `drafted` in number or outside a vocabulary
     /// of `vocab`, and without what hangs on them.
+    ///
+    /// Drawn siblings are cut in a way that does not depend on them: of one parent's the first ones
+    /// stay, and none where their law reaches outside the vocabulary.
     pub fn clip(&self, depth: usize, drafted: usize, vocab: usize) -> Self {
-        let fits = |i: usize| self.nodes[i].depth <= depth && (self.token(i) as usize) < vocab;
-        let mut kept = vec![true]; // by index; what hangs on a node that is not kept is not
-        let mut count = 0;
-        for (i, node) in self.nodes.iter().enumerate().skip(1) {
-            let keep = node.parent.is_some_and(|parent| kept[parent]) && fits(i) && count < drafted;
-            count += usize::from(keep);
-            kept.push(keep);
+        // What hangs on a node that is not kept is not kept either.
+        let (mut kept, mut count) = (vec![true], 0);
+        for node in &self.nodes[1..] {
+            let parent = node.parent.expect("only the root has no parent");
+            let last_token = self.law(parent).map_or(node.guess.token, Law::last_token);
+            let fits =
+                node.depth <= depth && count < drafted && (last_token.max(node.guess.token) as usize) < vocab;
+            kept.push(kept[parent] && fits);
+            count += usize::from(kept[parent] && fits);
         }
         self.select(|i| kept[i])
     }
@@ -212,7 +262,26 @@ mod tests {
         // Without token 6 its child 8 goes too.
         let mut low = TokenTree::chain(5, &[60]);
         low.push(1, guess(4));
-        low.push(0, Guess { token: 7, probability: 1.0, source: Source::Ngram });
-        assert_eq!(low.clip(9, 9, 50), TokenTree::chain(5, &[7]));
+        low.push(0, guess(7));
+        let low = low.clip(9, 9, 50);
+        assert_eq!((low.drafted(), low.token(1), low.parent(1)), (1, 7, Some(0)));
+    }
+
+    #[test]
+    fn speculation_tree_cuts_drawn_siblings_without_looking_at_them() {
+        let law = |last: u32| Arc::new(Law::new((0..=last).map(|id| (id, 1.0))).unwrap());
+        let mut tree = TokenTree::chain(5, &[9, 3, 7]);
+        tree.draw_behind(0, law(9));
+        tree.draw_behind(1, law(20));
+        tree.push(0, guess(2));
+        let whole = tree.clip(9, 9, 21);
+        assert_eq!(whole, tree, "the laws stay");
+        assert_eq!(whole.children(0).collect::<Vec<_>>(), [1, 4]);
+        let first = tree.clip(9, 1, 21);
+        assert_eq!((first.drafted(), first.law(0)), (1, tree.law(0)));
+        // Behind node 1 token 3 would fit a vocabulary of 15, but 17 might have been drawn as well.
+        let narrow = tree.clip(9, 9, 15);
+        assert_eq!((1..narrow.width()).map(|i| narrow.token(i)).collect::<Vec<_>>(), [9, 2]);
+        assert_eq!(tree.clip(9, 9, 9).drafted(), 0);
     }
 }

@@ -3,7 +3,7 @@
 //! Verifying a draft needs one token id per row, so for those the product is made and searched piece by piece: with
 //! 151,936 tokens, writing and reading back whole rows of logits would be a good part of a narrow pass.
 //!
-//! Invariant: the best token is that of the whole row: of equal logits the lowest id, and no token when any logit is
+//! Invariant: the best token is that of the whole row, or of the part that was asked for: of equal logits the lowest id, and no token when any logit is
 //! not finite.
 //! Not here: gathering and quantizing the rows (`run`).
 
@@ -29,19 +29,20 @@ struct Best {
     finite: bool,
 }
 
-/// The best token of each row of `x`.
+/// The best of the first `among` tokens for each row of `x`.
 pub(super) fn argmax(
     kernels: &'static Kernels,
     threads: &mut Threads,
     weight: &Matrix,
     x: &Activations,
+    among: usize,
 ) -> Vec<Outputs> {
     let (rows, vocab) = (x.rows(), weight.n_out());
     let none = Best { token: 0, logit: f32::NEG_INFINITY, finite: true };
-    let mut found = vec![none; vocab.div_ceil(PIECE) * rows];
+    let mut found = vec![none; among.div_ceil(PIECE) * rows];
     let pieces: Vec<(usize, &mut [Best])> = found.chunks_mut(rows).enumerate().collect();
     threads.for_each(pieces, |(piece, found)| {
-        let columns = piece * PIECE..((piece + 1) * PIECE).min(vocab);
+        let columns = piece * PIECE..((piece + 1) * PIECE).min(among);
         LOGITS.with_borrow_mut(|logits| {
             logits.resize(rows * columns.len(), 0.0);
             let mut block = ColumnBlock::alone(logits, rows, vocab, columns.clone());
@@ -64,11 +65,12 @@ pub(super) fn argmax(
     (0..rows).map(best).collect()
 }
 
-/// What rows with these `wants` get from their `logits`, `[wants, vocab]`.
+/// What rows with these `wants` get from their `logits`, `[wants, vocab]`; the best token is one of the first `among`.
 pub(super) fn outputs(
     kernels: &Kernels,
     logits: &[f32],
     vocab: usize,
+    among: usize,
     wants: impl Iterator<Item = Want>,
 ) -> Vec<Outputs> {
     let output = |(logits, want): (&[f32], Want)| {
@@ -77,7 +79,7 @@ pub(super) fn outputs(
         }
         match want {
             Want::Nothing => Outputs::Nothing,
-            Want::Argmax => Outputs::Argmax(id(kernels.argmax(logits))),
+            Want::Argmax => Outputs::Argmax(id(kernels.argmax(&logits[..among]))),
             Want::Logits => Outputs::Logits(logits.to_vec()),
         }
     };

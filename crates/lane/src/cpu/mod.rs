@@ -51,6 +51,10 @@ pub struct CpuOptions {
     pub context: Option<usize>,
     /// How keys and values are kept.
     pub kv_type: KvType,
+    /// Looks for a row's best token among the first so many ids only; `None` among all. For drafting models: the head
+    /// is a good part of a small model's pass, and vocabularies begin with their most frequent tokens. Logits, where
+    /// they are asked for, are always whole.
+    pub best_of_first: Option<usize>,
     /// Kernel table; the default is the fastest this processor can run.
     pub kernels: &'static Kernels,
     /// Fills every buffer with this value before it is written, so that tests see any read of
@@ -64,6 +68,7 @@ impl Default for CpuOptions {
             threads: None,
             context: None,
             kv_type: KvType::default(),
+            best_of_first: None,
             kernels: Kernels::best(),
             poison: None,
         }
@@ -75,6 +80,7 @@ pub struct CpuLane {
     model: Arc<Model>,
     info: LaneInfo,
     kernels: &'static Kernels,
+    best_of_first: usize,
     plan: Plan,
     threads: Threads,
     kv: KvCache,
@@ -118,7 +124,9 @@ impl CpuLane {
             threads: threads.n(),
         };
         let workspace = Workspace::new(plan.n_buffers(), options.poison);
-        Ok(Self { model, info, kernels, plan, threads, kv, ropes, workspace, speculative: Batch::new() })
+        let best_of_first = options.best_of_first.unwrap_or(info.vocab).clamp(1, info.vocab);
+        let speculative = Batch::new();
+        Ok(Self { model, info, kernels, best_of_first, plan, threads, kv, ropes, workspace, speculative })
     }
 
     /// The kernel table in use.
@@ -167,6 +175,7 @@ impl Lane for CpuLane {
             ropes: &self.ropes,
             batch,
             paths: &paths,
+            best_of_first: self.best_of_first,
         }
         .run(&mut self.threads, &mut self.kv, &mut self.workspace);
         self.speculative = batch.clone();

@@ -35,6 +35,8 @@ pub(super) struct Pass<'a> {
     pub(super) ropes: &'a [RopeTable],
     pub(super) batch: &'a Batch,
     pub(super) paths: &'a Paths,
+    /// Tokens among which the best is looked for.
+    pub(super) best_of_first: usize,
 }
 
 impl Pass<'_> {
@@ -237,6 +239,7 @@ impl Pass<'_> {
                 self.kernels,
                 &logits,
                 matrix.n_out(),
+                self.best_of_first,
                 wants.iter().copied().filter(|w| *w != Want::Nothing),
             )
         } else {
@@ -245,6 +248,7 @@ impl Pass<'_> {
                 threads,
                 matrix,
                 workspace.quantized.get(Source::Inner, matrix.scheme()),
+                self.best_of_first,
             )
         }
         .into_iter();

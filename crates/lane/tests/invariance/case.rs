@@ -189,6 +189,7 @@ impl Bench {
             threads: Some(THREADS[case.threads]),
             kv_type: KvType::ALL[case.kv_type],
             kernels: tables()[case.table],
+            best_of_first: None,
             poison: Some(f32::NAN),
             ..CpuOptions::default()
         };

@@ -117,7 +117,9 @@ fn measure(
 ) -> anyhow::Result<(Record, Vec<Option<f64>>)> {
     let options = GenerateOptions {
         max_tokens: Some(args.predict),
+        // Greedy text is equal token by token in both modes; a sampled one would be in one of them only.
         sampling: SamplingParams::greedy(),
+        spec_sampling: args.draft.spec_sampling(),
         cancel: listening.flag(),
         ..GenerateOptions::default()
     };

@@ -1,5 +1,7 @@
-//! Multiplies the weights of a record with their scales, in two bytes each, so that a tile product runs over all 256
-//! numbers of a block: scaling its sums sub-block by sub-block would take longer than the products.
+//! Multiplies the weights of a record with their scales, in two bytes each.
+//!
+//! So a tile product runs over all 256 numbers of a block: scaling its sums sub-block by sub-block would take longer than
+//! the products.
 //!
 //! Q4_K, Q5_K: weights of at most 31, scales of 6 bits. The two halves of a scale are below 8, so a weight times either
 //! fits an unsigned byte, and one product of words makes two of them without a carry.

@@ -1,5 +1,7 @@
-//! The tile registers of AMX: eight of up to 16 rows of 64 bytes. Instruction set reference: Intel 64 and IA-32
-//! Architectures Software Developer's Manual, volume 2; the operating system's consent: Linux `Documentation/arch/x86/xstate.rst`.
+//! The tile registers of AMX: eight of up to 16 rows of 64 bytes.
+//!
+//! Instructions: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2. The operating system's consent:
+//! Linux, `Documentation/arch/x86/xstate.rst`.
 //!
 //! Registers 0 to 3 hold sums, two for each of two sets; 4 holds activations, 5 and 6 weights.
 //!

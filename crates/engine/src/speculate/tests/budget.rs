@@ -131,3 +131,17 @@ fn speculation_budget_begins_with_plain_rounds_where_nothing_was_measured() {
     assert_eq!(&verified[..2], [0, 0]);
     assert!(verified[2] > 0, "{verified:?}");
 }
+
+#[test]
+fn speculation_budget_counts_the_price_of_asking_in_vain() {
+    let mut budget = budget(1.0, true);
+    let mut asked = 0;
+    for _ in 0..500 {
+        let vain = budget.next().costly > 0;
+        asked += usize::from(vain);
+        let draft_ms = if vain { 3.0 } else { 0.0 };
+        let cost = RoundCost { draft_ms, total_ms: 10.0 + draft_ms, drafted: 0, tokens: 1 };
+        budget.observe(cost, 0, &[7]);
+    }
+    assert!(asked < 60 && budget.parked(), "{asked}");
+}
