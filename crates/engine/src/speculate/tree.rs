@@ -29,11 +29,13 @@ pub enum Source {
     History,
     /// A drafting model.
     Model,
+    /// A drafter of the embedding program's own that costs next to nothing; one that takes time is a [`Source::Model`].
+    Own,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Source; 4] = [Source::Ngram, Source::Suffix, Source::History, Source::Model];
+    pub const ALL: [Source; 5] = [Source::Ngram, Source::Suffix, Source::History, Source::Model, Source::Own];
 
     /// Its name in tables and traces.
     pub fn name(self) -> &'static str {
@@ -42,6 +44,7 @@ impl Source {
             Source::Suffix => "suffix",
             Source::History => "history",
             Source::Model => "model",
+            Source::Own => "own",
         }
     }
 }
