@@ -15,6 +15,7 @@ mod costs;
 #[cfg(test)]
 #[path = "tests/enumeration/mod.rs"]
 mod enumeration;
+mod pipeline;
 mod reject;
 mod stats;
 mod tree;
@@ -24,11 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use accept::{Accepted, SpecSampling, accept};
 pub use costs::Costs;
+pub use pipeline::{PipelineReport, Pipelining};
 pub use stats::Stats;
 pub use tree::{Guess, Source, TokenTree};
 
 use budget::{Budget, RoundCost};
 use pilotfish_lane::{Rows, Want};
+use pipeline::{Pipeline, Verified, verify_while_drafting};
 use reject::accept_by_rejection;
 
 use crate::cached::CachedLane;
@@ -51,6 +54,12 @@ impl Speculator {
         let max = draft_max.unwrap_or(drafter.default_max());
         let budget = Budget::new(max, draft_max.is_some(), drafter.is_costly(), parking);
         Self { drafter, budget }
+    }
+
+    /// Lets the drafter work ahead while the target verifies; without this it never does.
+    pub fn with_pipeline(mut self, mode: Pipelining) -> Self {
+        self.budget.pipeline = Pipeline::new(mode);
+        self
     }
 
     /// Plain decoding.
@@ -136,6 +145,8 @@ pub struct SpeculationReport {
     pub parked: bool,
     /// Why, or why the drafter has nothing to say.
     pub reason: Option<String>,
+    /// Whether the drafter works ahead while the target verifies.
+    pub pipeline: PipelineReport,
 }
 
 /// A reply in the making.
@@ -175,6 +186,7 @@ impl<'a> Generation<'a> {
         let Speculator { drafter, budget } = speculator;
         budget.start_reply();
         let drafter = drafter.as_mut();
+        budget.pipeline.meet(target.info(), drafter);
         Ok(Self { target, drafter, budget, session, options, stats, prefilled: false })
     }
 
@@ -235,8 +247,8 @@ impl<'a> Generation<'a> {
         let guesses = (1..proposal.width()).filter(|&i| proposal.guess(i).source == Source::Model).count();
         let draft = self.budget.cut(proposal, drafted_at - start);
         let proposed = self.options.clock.now_ms();
-        let rows = self.target.forward(&draft.to_batch(self.want()))?;
-        let verified = self.options.clock.now_ms();
+        let Verified { rows, ahead, waited_ms, .. } = self.verify(&draft)?;
+        let verified = self.options.clock.now_ms() - waited_ms;
         let Session { tokens, sampler, dice, .. } = &mut self.session;
         let accepted = match dice {
             None => accept(&draft, &rows, tokens, sampler)?,
@@ -255,15 +267,17 @@ impl<'a> Generation<'a> {
         let tokens = accepted.tokens[..committed.count].to_vec();
         let logprobs = self.logprobs(&rows, &accepted.rows, &tokens);
         let cost = RoundCost {
-            draft_ms: proposed - start,
+            draft_ms: proposed - start + waited_ms,
+            waited_ms,
             total_ms: self.options.clock.now_ms() - start,
             drafted: draft.drafted(),
             guesses,
+            ahead: ahead.map(|ahead| ahead.guesses),
         };
         self.budget.observe(cost, &tokens);
         // The prompt's last token is the root of the first draft.
         self.stats.read_tokens += usize::from(first);
-        self.stats.count(&draft, &accepted, committed.count);
+        self.stats.count(&draft, &accepted, committed.count, ahead);
         self.stats.decode_ms += cost.total_ms;
         self.stats.draft_ms += cost.draft_ms;
         self.stats.verify_ms += verified - proposed;
@@ -295,6 +309,7 @@ impl<'a> Generation<'a> {
             tau: self.stats.tau(),
             parked: self.budget.parked(),
             reason: self.budget.reason().or_else(|| self.drafter.idle_reason()),
+            pipeline: self.budget.pipeline.report(),
         }
     }
 
@@ -329,6 +344,27 @@ impl<'a> Generation<'a> {
                 root
             }
         }
+    }
+
+    /// The target's pass over `draft`; with the pipeline on, the drafter begins the next proposal meanwhile, for the
+    /// case that all goes well.
+    fn verify(&mut self, draft: &TokenTree) -> Result<Verified, EngineError> {
+        let batch = draft.to_batch(self.want());
+        let path: Vec<u32> = draft.likeliest_path()[1..].iter().map(|&node| draft.token(node)).collect();
+        // Behind the path this round's bonus token needs room, and the next one's.
+        let room = self.session.room().saturating_sub(path.len() + 2);
+        let depth = if room > 0 { self.budget.ahead(draft).min(room) } else { 0 };
+        if depth == 0 {
+            return Ok(Verified::alone(self.target.forward(&batch)?));
+        }
+        let Self { target, drafter, session, options, .. } = self;
+        let verified = verify_while_drafting(options.clock.as_ref(), target, &batch, &mut |go_on| {
+            drafter.draft_ahead(session, &path, depth, go_on)
+        })?;
+        if let Some(panic) = &verified.panic {
+            self.budget.retire(panic.clone());
+        }
+        Ok(verified)
     }
 
     /// Lets the drafter read what it has missed.
