@@ -42,5 +42,5 @@ pub use options::{DEFAULT_CONTEXT, DrafterChoice, GenerateOptions, LoadOptions};
 pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Quiet};
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
 pub use pilotfish_engine::session::FinishReason;
-pub use pilotfish_engine::speculate::{SpecSampling, SpeculationReport, Stats};
+pub use pilotfish_engine::speculate::{PipelineReport, Pipelining, SpecSampling, SpeculationReport, Stats};
 pub use pilotfish_model::text::Message;

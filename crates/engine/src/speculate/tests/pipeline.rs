@@ -69,7 +69,7 @@ fn speculation_pipeline_measures_against_lanes_by_themselves() {
         assert!(pipeline.observe(Some(5), 240.0));
     }
     assert!(!pipeline.report().on, "{pipeline:?}");
-    assert_eq!(after(&[144.4]).hidden(), 1.0);
+    assert!(after(&[144.4]).hidden() > 0.999_999);
     let mut idle = after(&[]);
     assert!(idle.begins(Some(ALONE), 1.0) && idle.observe(Some(0), 144.4));
     assert_eq!(idle.hidden(), 0.0, "nothing done, nothing hidden");
@@ -102,16 +102,15 @@ fn speculation_pipeline_runs_both_at_once() {
     let (to_aside, from_here) = channel();
     let soon = Duration::from_secs(60);
     let (mut aside_met, mut here_met) = (false, false);
-    MonotonicClock::default().both(
-        &mut || {
-            to_here.send(()).unwrap();
-            aside_met = from_here.recv_timeout(soon).is_ok();
-        },
-        &mut || {
-            to_aside.send(()).unwrap();
-            here_met = from_aside.recv_timeout(soon).is_ok();
-        },
-    );
+    let met = &mut aside_met;
+    let mut aside = move || {
+        to_here.send(()).unwrap();
+        *met = from_here.recv_timeout(soon).is_ok();
+    };
+    MonotonicClock::default().both(&mut aside, &mut || {
+        to_aside.send(()).unwrap();
+        here_met = from_aside.recv_timeout(soon).is_ok();
+    });
     assert!(aside_met && here_met);
 }
 
