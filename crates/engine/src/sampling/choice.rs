@@ -6,7 +6,8 @@
 //!
 //! Every decision has a number of its own: a position is decided in one round only, so its verdicts are
 //! named by the position; guesses are drawn again in every round, so they are named by the round's first.
-//! A guess therefore never depends on a number that an earlier round looked at.
+//! A guess therefore never depends on a number that an earlier round looked at. A draft that was begun ahead and dropped
+//! unseen is drawn again, for another text, by the same numbers (`speculate::pipeline`).
 //!
 //! Invariant: an index of weight 0 is never chosen; with probability 0 the answer is no, with 1 it is yes.
 //! Not here: the weights (`Law`), what is decided (`speculate::reject`).

@@ -12,7 +12,7 @@
 //! gain before it drafts, and for less again while they win.
 //!
 //! Invariant: measurements change only what is drafted, never a token.
-//! Not here: the curve (`costs`), the chances (`chances`).
+//! Not here: the curve (`costs`), the chances (`chances`), whether the drafter works ahead (`pipeline`).
 
 use super::chances::Chances;
 use super::costs::Costs;
