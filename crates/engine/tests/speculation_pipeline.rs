@@ -34,6 +34,8 @@ fn us(ms: f64) -> u64 {
 struct Pair {
     engines: Engines,
     guess_ms: f64,
+    /// What each row past the first adds to a pass.
+    row_ms: f64,
     /// Devices of target and drafter.
     names: [&'static str; 2],
     /// How much the drafter's logits differ from the target's.
@@ -44,14 +46,16 @@ struct Pair {
 impl Pair {
     /// Of the measured times, and a drafter that is always right.
     fn new(engines: Engines) -> Self {
-        Self { engines, guess_ms: GUESS_MS, names: ["gpu", "npu"], noise: 0.0, parking: false }
+        let row_ms = (VERIFY_MS - PLAIN_MS) / 4.0;
+        Self { engines, guess_ms: GUESS_MS, row_ms, names: ["gpu", "npu"], noise: 0.0, parking: false }
     }
 
     fn run(&self, pipeline: Pipelining) -> Outcome {
         let clock = TwoLanes::new(self.engines);
         let mut case = Case::new(ScriptedLane::hashed(VOCAB, 400, 3, 6.0), &[1, 2, 3], 60);
         case.options = Options { clock: Arc::new(clock.clone()), ..Options::default() };
-        let pass = |width: usize| PLAIN_MS + (VERIFY_MS - PLAIN_MS) / 4.0 * (width as f64 - 1.0);
+        let row_ms = self.row_ms;
+        let pass = move |width: usize| PLAIN_MS + row_ms * (width as f64 - 1.0);
         let target = clock.lane(case.target.twin().with_name(self.names[0]), move |width| us(pass(width)));
         let guess_ms = self.guess_ms;
         let like = if self.noise > 0.0 { case.target.perturbed(1, self.noise) } else { case.target.twin() };
@@ -105,8 +109,8 @@ fn speculation_pipeline_switches_itself_on_where_lanes_work_side_by_side() {
     // The first round tells what each lane takes alone; from the second on the drafter works ahead.
     assert_ms(outcome.stats.decode_ms, 2.0 * 4.0 * GUESS_MS + 12.0 * VERIFY_MS);
     assert_eq!((outcome.report.pipeline.on, outcome.report.pipeline.reason), (true, None));
-    // With a budget as well, which finds the length that pays.
-    let pair = Pair { parking: true, noise: 0.2, ..pair };
+    // With a budget as well, which finds the length that pays, and guesses that are not always right.
+    let pair = Pair { parking: true, noise: 0.1, row_ms: 5.0, guess_ms: 8.0, ..pair };
     let (off, auto) = (pair.decode_ms(Pipelining::Off), pair.run(Pipelining::Auto));
     assert!(auto.report.pipeline.on && auto.stats.ahead_hits > 3, "{:?}", auto.stats);
     assert!(auto.stats.decode_ms < 0.95 * off, "{} and {off} ms", auto.stats.decode_ms);
