@@ -122,6 +122,8 @@ impl CpuLane {
             vocab: graph.vocab(),
             max_width: MAX_WIDTH,
             threads: threads.n(),
+            layers: graph.n_layers(),
+            hidden: model.config().hidden,
         };
         let workspace = Workspace::new(plan.n_buffers(), options.poison);
         let best_of_first = options.best_of_first.unwrap_or(info.vocab).clamp(1, info.vocab);
@@ -143,6 +145,7 @@ impl CpuLane {
         if needed > self.info.context {
             return Err(LaneError::ContextFull { needed, context: self.info.context });
         }
+        self.info.check_taps(batch)?;
         let vocab = self.info.vocab;
         match batch.rows().iter().find(|row| row.token as usize >= vocab) {
             Some(row) => Err(LaneError::BadToken { token: row.token, vocab }),

@@ -9,5 +9,6 @@
 
 pub mod agreement;
 mod scripted;
+mod taps;
 
 pub use scripted::{Fault, Pass, ScriptedLane, hash_tokens};
