@@ -10,11 +10,13 @@
 pub mod batch;
 pub mod cpu;
 mod error;
+pub mod head;
 mod rows;
 pub mod testing;
 
 pub use batch::{Batch, Row, Want};
 pub use error::LaneError;
+pub use head::{Head, HeadInfo, Slot};
 pub use rows::{Outputs, Rows};
 
 /// One engine that can run forward passes of one model.

@@ -302,7 +302,12 @@ fn pieces(rows: usize, n_kv_heads: usize, n_rep: usize, threads: usize) -> (usiz
 }
 
 /// Calls `f(row, y_row)` for every row of `y`, `[rows, width]`, in one run of rows a thread where there is enough to do.
-fn each_row(threads: &mut Threads, y: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+pub(super) fn each_row(
+    threads: &mut Threads,
+    y: &mut [f32],
+    width: usize,
+    f: impl Fn(usize, &mut [f32]) + Sync,
+) {
     let n_rows = y.len() / width;
     let run = n_rows.div_ceil(threads.share(y.len()));
     let runs: Vec<(usize, &mut [f32])> = y.chunks_mut(run * width).enumerate().collect();

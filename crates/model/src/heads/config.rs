@@ -79,6 +79,8 @@ pub struct HeadConfig {
     pub mask_token: u32,
     /// Rank of the Markov head; 0 for none.
     pub markov_rank: usize,
+    /// Whether a gate of the row's hidden state and the token before scales the Markov head.
+    pub markov_gated: bool,
     /// Whether it has a confidence head, and whether that sees the Markov head's embedding of the token before.
     pub confidence: Option<bool>,
 }
@@ -234,6 +236,7 @@ fn backbone(format: HeadFormat, keys: Keys<'_>, causal: bool) -> Result<HeadConf
         first_slot: 0,
         mask_token: 0,
         markov_rank: 0,
+        markov_gated: false,
         confidence: None,
     })
 }
@@ -244,9 +247,11 @@ fn sequential(keys: Keys<'_>, head: &mut HeadConfig, default_rank: usize) -> Res
     head.markov_rank = if none { 0 } else { keys.maybe_size("markov_rank")?.unwrap_or(default_rank) };
     if head.markov_rank > 0 {
         let kind = keys.text("markov_head_type").unwrap_or("vanilla");
-        if kind != "vanilla" {
+        head.markov_gated = kind == "gated";
+        if !matches!(kind, "vanilla" | "gated") {
             let kind = crate::error::printable(kind);
-            let problem = format!("Markov heads of the kind `{kind}` are not supported; vanilla ones are");
+            let problem =
+                format!("Markov heads of the kind `{kind}` are not supported; vanilla and gated ones are");
             return Err(keys.unsupported("markov_head_type", problem));
         }
     }

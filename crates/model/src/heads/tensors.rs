@@ -94,6 +94,10 @@ fn wanted(config: &HeadConfig) -> BTreeMap<String, (Vec<usize>, bool)> {
         add("markov_head.markov_w1.weight".into(), &[vocab, markov_rank], true);
         add("markov_head.markov_w2.weight".into(), &[draft_vocab, markov_rank], true);
     }
+    if config.markov_gated {
+        add("markov_head.gate_proj.weight".into(), &[markov_rank, hidden + markov_rank], true);
+        add("markov_head.gate_proj.bias".into(), &[markov_rank], true);
+    }
     if let Some(with_markov) = config.confidence {
         let width = hidden + if with_markov { markov_rank } else { 0 };
         add("confidence_head.proj.weight".into(), &[1, width], true);

@@ -91,9 +91,7 @@ fn other_kinds_are_refused_by_name() {
         |head| head.set("dflash_query_causal", json!(true)),
         &["dflash_query_causal", "variant"],
     );
-    for kind in ["gated", "rnn"] {
-        refused(Speculators, |head| head.set("markov_head_type", json!(kind)), &[kind, "vanilla"]);
-    }
+    refused(Speculators, |head| head.set("markov_head_type", json!("rnn")), &["`rnn`", "vanilla"]);
     let yarn = json!({"rope_type": "yarn", "factor": 4.0});
     refused(DeepSpec, |head| head.set("rope_scaling", yarn.clone()), &["rope_scaling", "scaled ropes"]);
     refused(Speculators, |head| head.set("aux_hidden_state_layer_ids", json!([0, 2])), &["embedding"]);
@@ -114,6 +112,7 @@ fn fields_that_cannot_be_are_refused_with_their_names() {
         ("aux_hidden_state_layer_ids", json!([3, 2]), "ascending"),
         ("aux_hidden_state_layer_ids", json!([]), "ascending"),
         ("aux_hidden_state_layer_ids", json!("all"), "list of whole numbers"),
+        ("markov_head_type", json!("gated"), "markov_head.gate_proj"),
         ("markov_rank", json!(0), "needs a Markov head"),
         ("target_hidden_size", json!(128), "128"),
     ] {
