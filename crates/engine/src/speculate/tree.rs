@@ -29,11 +29,14 @@ pub enum Source {
     History,
     /// A drafting model.
     Model,
+    /// A trained head of the target's.
+    Head,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Source; 4] = [Source::Ngram, Source::Suffix, Source::History, Source::Model];
+    pub const ALL: [Source; 5] =
+        [Source::Ngram, Source::Suffix, Source::History, Source::Model, Source::Head];
 
     /// Its name in tables and traces.
     pub fn name(self) -> &'static str {
@@ -42,7 +45,13 @@ impl Source {
             Source::Suffix => "suffix",
             Source::History => "history",
             Source::Model => "model",
+            Source::Head => "head",
         }
+    }
+
+    /// Whether its guesses take time.
+    pub fn is_costly(self) -> bool {
+        matches!(self, Source::Model | Source::Head)
     }
 }
 

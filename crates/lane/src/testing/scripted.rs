@@ -161,9 +161,11 @@ impl ScriptedLane {
         self.committed.iter().copied().chain(path).collect()
     }
 
-    /// The residual stream after `layer` behind `prefix`: numbers hashed from both.
+    /// The residual stream after `layer` behind `prefix`: its last token, and numbers hashed from both.
     pub fn tap(&self, layer: usize, prefix: &[u32]) -> Vec<f32> {
-        hashed_logits(layer as u64, prefix, self.info.hidden, 1.0)
+        let mut tap = hashed_logits(layer as u64, prefix, self.info.hidden, 1.0);
+        tap[0] = *prefix.last().expect("a row has a token") as f32;
+        tap
     }
 
     fn row(&self, batch: &Batch, i: usize, poisoned: bool) -> Outputs {
