@@ -6,10 +6,10 @@
 mod setup;
 
 use pilotfish_engine::CachedLane;
-use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter};
+use pilotfish_engine::draft::{Drafter, HeadDrafter, ModelDrafter, NgramDrafter, NoDrafter};
 use pilotfish_engine::sampling::{SamplingParams, logprobs};
 use pilotfish_engine::speculate::{Options, SpecSampling, Speculator};
-use pilotfish_lane::testing::ScriptedLane;
+use pilotfish_lane::testing::{ScriptedHead, ScriptedLane};
 use setup::{Case, Planned, Shape, both_params};
 
 const VOCAB: usize = 40;
@@ -24,12 +24,17 @@ fn model(lane: ScriptedLane) -> Box<dyn Drafter> {
     Box::new(ModelDrafter::new(Box::new(lane), VOCAB, 0.0))
 }
 
+fn head(case: &Case, guesser: ScriptedLane) -> Box<dyn Drafter> {
+    Box::new(HeadDrafter::new(Box::new(ScriptedHead::new(&case.target, guesser, 3, true))))
+}
+
 fn drafters(case: &Case, seed: u64) -> Vec<(&'static str, Box<dyn Drafter>)> {
     vec![
         ("none", Box::new(NoDrafter)),
         ("ngram", Box::new(NgramDrafter::new())),
         ("the target itself", model(case.target.twin())),
         ("a similar model", model(case.target.perturbed(seed, 2.0))),
+        ("a head", head(case, case.target.perturbed(seed, 2.0))),
         ("planned chains", Box::new(Planned::mixed(case, seed, false))),
         ("planned trees", Box::new(Planned::mixed(case, seed, true))),
     ]
@@ -53,7 +58,7 @@ fn speculation_by_rejection_is_greedy_at_temperature_zero() {
 #[test]
 fn speculation_by_rejection_repeats_itself_per_seed() {
     let mut case = case(ScriptedLane::markov(VOCAB, 400, 7, 3.0, 2), 60);
-    for i in 0..6 {
+    for i in 0..7 {
         let mut run = |seed| {
             case.params = both_params(seed)[1].clone();
             let (name, drafter) = drafters(&case, 5).remove(i);
@@ -149,5 +154,6 @@ fn speculation_by_rejection_follows_the_targets_law() {
     check_law("a similar model", 9, &|case| {
         Box::new(ModelDrafter::new(Box::new(case.target.perturbed(4, 1.5)), 3, 0.0))
     });
+    check_law("a head", 9, &|case| head(case, case.target.perturbed(4, 1.5)));
     check_law("picked trees", 4, &|case| Box::new(Planned::new(case, |limit| Shape::Bushy { right: limit })));
 }

@@ -6,6 +6,9 @@
 //! Invariant: taps of another position, layer or row than the next one of the text are a panic.
 //! Not here: heads with weights (`cpu`).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::ScriptedLane;
 use crate::head::{Head, HeadInfo, Slot};
 use crate::{Lane as _, LaneError};
@@ -19,6 +22,7 @@ pub struct ScriptedHead {
     tokens: Vec<Option<u32>>, // of the context; none where it was skipped
     chain: Vec<u32>,          // the anchor, and the likeliest guesses behind it
     fails_at: Option<usize>,
+    cost: Option<(Arc<AtomicU64>, u64)>,
     blocks: usize,
 }
 
@@ -30,12 +34,18 @@ impl ScriptedHead {
         let info = HeadInfo { taps: vec![0, 3], hidden: info.hidden, guesses, vocab: info.vocab, window: 16 };
         let target = target.twin();
         let (tokens, chain) = (vec![], vec![]);
-        Self { info, target, guesser, confident, tokens, chain, fails_at: None, blocks: 0 }
+        Self { info, target, guesser, confident, tokens, chain, fails_at: None, cost: None, blocks: 0 }
     }
 
     /// Fails at block number `block`, from 0.
     pub fn with_fault(mut self, block: usize) -> Self {
         self.fails_at = Some(block);
+        self
+    }
+
+    /// Advances `clock` by `us` microseconds in every block.
+    pub fn with_cost(mut self, clock: Arc<AtomicU64>, us: u64) -> Self {
+        self.cost = Some((clock, us));
         self
     }
 
@@ -86,6 +96,9 @@ impl Head for ScriptedHead {
     fn block(&mut self, anchor: u32, guesses: usize) -> Result<(), LaneError> {
         assert!((1..=self.info.guesses).contains(&guesses), "{guesses} guesses");
         self.blocks += 1;
+        if let Some((clock, us)) = &self.cost {
+            clock.fetch_add(*us, Ordering::Relaxed);
+        }
         if self.fails_at == Some(self.blocks - 1) {
             return Err(LaneError::Device {
                 lane: "scripted".to_owned(),
