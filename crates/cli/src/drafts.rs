@@ -72,7 +72,8 @@ fn colour(source: Source) -> u8 {
         Source::Suffix => 32,
         Source::History => 33,
         Source::Model => 35,
-        Source::Head => 34,
+        Source::Head => 31,
+        Source::Own => 34,
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Engine {
     draft_file: Option<LocalModel>,
     history: Option<HistoryFile>,
     history_note: Option<String>,
+    draft_max: Option<usize>,
+    parking: bool,
     device: Device,
     cpu: CpuOptions,
 }
@@ -124,13 +126,8 @@ impl Engine {
         let mut speculator = Speculator::new(drafter, options.draft_max, options.parking);
         let plain = Speculator::none();
         let (device, cpu) = (options.device, options.cpu.clone());
-        let curve = speculator
-            .wants_costs()
-            .then(|| CurveFile::of(&model, target_lane.info(), cpu.kernels.name()))
-            .flatten();
-        if let Some(costs) = curve.as_ref().and_then(CurveFile::load) {
-            speculator.set_costs(costs);
-        }
+        let curve = CurveFile::of(&model, target_lane.info(), cpu.kernels.name());
+        recall_costs(&mut speculator, curve.as_ref());
         Ok(Self {
             local,
             model,
@@ -143,9 +140,19 @@ impl Engine {
             draft_file,
             history,
             history_note: history_note.flatten(),
+            draft_max: options.draft_max,
+            parking: options.parking,
             device,
             cpu,
         })
+    }
+
+    /// Lets `drafter` guess from now on, in place of whoever did. Whatever it proposes, no answer changes; with
+    /// [`LoadOptions::parking`] it is asked less where that pays. What was learned about the one before is forgotten.
+    pub fn set_drafter(&mut self, drafter: Box<dyn Drafter>) {
+        self.speculator = Speculator::new(drafter, self.draft_max, self.parking);
+        self.draft_file = None;
+        recall_costs(&mut self.speculator, self.curve.as_ref());
     }
 
     /// Answers a conversation, through the model's chat template.
@@ -280,6 +287,13 @@ impl Engine {
     /// The target's lane, for measuring single passes. What its cache holds afterwards is forgotten by the engine.
     pub fn target(&mut self) -> &mut CachedLane {
         &mut self.target
+    }
+}
+
+/// Hands over the curve of an earlier process, where it is wanted and there is one.
+fn recall_costs(speculator: &mut Speculator, curve: Option<&CurveFile>) {
+    if let Some(costs) = curve.filter(|_| speculator.wants_costs()).and_then(CurveFile::load) {
+        speculator.set_costs(costs);
     }
 }
 

@@ -23,6 +23,7 @@
 //! Not here: the loop (`pilotfish-engine`), downloads (`pilotfish-catalog`), printing (the command line).
 
 mod curves;
+pub mod drafting;
 mod engine;
 mod error;
 mod generation;

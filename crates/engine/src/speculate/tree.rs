@@ -31,12 +31,14 @@ pub enum Source {
     Model,
     /// A trained head of the target's.
     Head,
+    /// A drafter of the embedding program's own that costs next to nothing; one that takes time is a [`Source::Model`].
+    Own,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Source; 5] =
-        [Source::Ngram, Source::Suffix, Source::History, Source::Model, Source::Head];
+    pub const ALL: [Source; 6] =
+        [Source::Ngram, Source::Suffix, Source::History, Source::Model, Source::Head, Source::Own];
 
     /// Its name in tables and traces.
     pub fn name(self) -> &'static str {
@@ -46,6 +48,7 @@ impl Source {
             Source::History => "history",
             Source::Model => "model",
             Source::Head => "head",
+            Source::Own => "own",
         }
     }
 

@@ -184,6 +184,12 @@ impl ScriptedLane {
         }
         match want {
             Want::Logits => Outputs::Logits(logits),
+            Want::Likeliest => {
+                let best = lowest_argmax(&logits);
+                let largest = logits[best as usize];
+                let mass: f32 = logits.iter().map(|logit| (logit - largest).exp()).sum();
+                Outputs::Likeliest(best, 1.0 / mass)
+            }
             _ => Outputs::Argmax(lowest_argmax(&logits)),
         }
     }

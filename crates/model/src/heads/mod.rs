@@ -45,6 +45,7 @@ impl DraftHead {
             let problem = "heads in GGUF files are not supported; safetensors with config.json are";
             return Err(ModelError::not_a_model(path, problem));
         }
+        std::fs::metadata(path).map_err(|error| ModelError::io(path, error))?;
         let config = config_of(path);
         let bytes = MappedFile::open(&config)?;
         let label = config.display().to_string();
