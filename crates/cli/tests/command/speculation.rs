@@ -210,7 +210,7 @@ fn a_head_that_does_not_fit_is_refused_with_the_reason() {
         ("deep", ["behind layer 1", "last layer is 1"]),
         ("cut", ["model.safetensors", "header"]),
         ("eagle", ["`eagle3`", "not supported"]),
-        ("nothing", ["nothing", "No such file"]),
+        ("nothing", ["error: nothing: ", "nothing"]),
     ] {
         home.run(&["run", "-m", "model.gguf", "--head", head, "x"]).fails(1, &parts);
     }
