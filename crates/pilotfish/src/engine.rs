@@ -14,7 +14,7 @@ use pilotfish_engine::draft::{
     Drafter, HeadDrafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union, check_vocabulary,
     fingerprint,
 };
-use pilotfish_engine::speculate::{Costs, Speculator};
+use pilotfish_engine::speculate::{Costs, Pipelining, Speculator};
 use pilotfish_engine::{CachedLane, MonotonicClock};
 use pilotfish_lane::{Lane, LaneInfo};
 use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Tokenizer};
@@ -123,7 +123,8 @@ impl Engine {
             _ => Box::new(Union::new(drafters, options.draft_max)),
         };
         let LoadedModel { local, model, tokenizer, template } = target;
-        let mut speculator = Speculator::new(drafter, options.draft_max, options.parking);
+        let mut speculator =
+            Speculator::new(drafter, options.draft_max, options.parking).with_pipeline(options.pipeline);
         let plain = Speculator::none();
         let (device, cpu) = (options.device, options.cpu.clone());
         let curve = CurveFile::of(&model, target_lane.info(), cpu.kernels.name());
@@ -327,6 +328,9 @@ fn check_drafter(options: &LoadOptions) -> Result<(), Error> {
     if let Some(path) = options.history.as_ref().filter(|_| !looks_back) {
         let why = "the drafter does not look at earlier replies";
         return refuse("--spec-history", &path.display().to_string(), why);
+    }
+    if options.pipeline == Pipelining::On && options.draft_model.is_none() {
+        return refuse("--pipeline", "on", "only a drafting model works ahead: give one with -md");
     }
     let asked = options.drafter;
     let (model, head) = (options.draft_model.is_some(), options.head.is_some());

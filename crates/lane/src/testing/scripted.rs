@@ -102,6 +102,12 @@ impl ScriptedLane {
         Self::new(self.info.vocab, self.info.context, move |prefix| script(prefix))
     }
 
+    /// Says that it runs on the device `name`.
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.info.name = name.to_owned();
+        self
+    }
+
     /// Takes passes of at most `width` rows.
     pub fn with_max_width(mut self, width: usize) -> Self {
         self.info.max_width = width;
