@@ -140,6 +140,9 @@ pub(crate) struct DraftArgs {
     /// Drafting model: catalog name or path; also written -md. It must share the model's vocabulary.
     #[arg(long, value_name = "MODEL", alias = "spec-draft-model")]
     pub(crate) model_draft: Option<String>,
+    /// Trained head for the model: a folder with config.json and safetensors. It reads the model's hidden states.
+    #[arg(long, value_name = "FILE|FOLDER")]
+    pub(crate) head: Option<PathBuf>,
     /// Most guesses a round behind one another, or auto: what pays, by what passes cost here [default: auto].
     #[arg(long, value_name = "N", value_parser = draft_max, allow_negative_numbers = true)]
     pub(crate) spec_draft_n_max: Option<DraftMax>,
@@ -205,7 +208,7 @@ pub(crate) enum SpecSamplingName {
 /// Names of `--drafter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DrafterName {
-    /// All lookups together; with -md also the model, where these have little to say.
+    /// All lookups together; with -md or --head also the model or the head, where these have little to say.
     Auto,
     /// Plain decoding.
     None,
@@ -215,6 +218,8 @@ pub(crate) enum DrafterName {
     Suffix,
     /// Only the model of -md.
     Model,
+    /// Only the head of --head.
+    Head,
 }
 
 /// How tokens are chosen.
@@ -347,7 +352,7 @@ impl DraftArgs {
                 "--pipeline on is for a drafting model, so it needs -md: lookups take no time",
             ));
         }
-        if self.spec_history.is_some() && matches!(drafter, DrafterName::Ngram | DrafterName::Model) {
+        if self.spec_history.is_some() && !matches!(drafter, DrafterName::Auto | DrafterName::Suffix) {
             return Err(usage(
                 "--spec-history is for drafters that look at earlier answers: auto and suffix",
             ));
@@ -358,7 +363,9 @@ impl DraftArgs {
             DrafterName::Ngram => DrafterChoice::Ngram,
             DrafterName::Suffix => DrafterChoice::Suffix,
             DrafterName::Model => DrafterChoice::Model,
+            DrafterName::Head => DrafterChoice::Head,
         };
+        options.head = self.head.clone();
         options.draft_model = self.model_draft.clone().map(ModelRef::Named);
         options.draft_p_min = self.spec_draft_p_min.unwrap_or(0.0);
         options.draft_max = self.spec_draft_n_max.and_then(|DraftMax(n)| n);
@@ -383,7 +390,12 @@ impl DraftArgs {
     /// The flag by which somebody asked for guesses, if one was given.
     fn asked_by(&self) -> Option<&'static str> {
         let drafter = self.drafter.filter(|name| *name != DrafterName::None);
-        let by_whom = self.model_draft.as_ref().map(|_| "-md").or(drafter.map(|_| "--drafter"));
+        let by_whom = self
+            .model_draft
+            .as_ref()
+            .map(|_| "-md")
+            .or(self.head.as_ref().map(|_| "--head"))
+            .or(drafter.map(|_| "--drafter"));
         by_whom.or(self.shaped_by())
     }
 

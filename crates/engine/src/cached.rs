@@ -16,6 +16,7 @@ pub struct CachedLane {
     lane: Box<dyn Lane>,
     held: Vec<u32>,
     pending: Vec<u32>, // tokens of the last pass's rows
+    taps: Vec<usize>,
     pace: Pace,
 }
 
@@ -23,7 +24,7 @@ impl CachedLane {
     /// Takes over `lane`; whatever it holds is forgotten, since its tokens are not known.
     pub fn new(mut lane: Box<dyn Lane>) -> Self {
         lane.truncate(0);
-        Self { lane, held: Vec::new(), pending: Vec::new(), pace: Pace::default() }
+        Self { lane, held: Vec::new(), pending: Vec::new(), taps: Vec::new(), pace: Pace::default() }
     }
 
     /// What the lane is.
@@ -36,12 +37,20 @@ impl CachedLane {
         &self.held
     }
 
+    /// Asks for the residual streams behind these layers in every pass from now on.
+    pub fn set_taps(&mut self, layers: &[usize]) {
+        self.taps = layers.to_vec();
+    }
+
     /// Runs a pass; its rows stay speculative until [`CachedLane::keep`].
     ///
     /// # Errors
     /// What the lane says.
     pub fn forward(&mut self, batch: &Batch) -> Result<Rows, LaneError> {
-        let rows = self.lane.forward(batch);
+        let rows = match self.taps.is_empty() {
+            true => self.lane.forward(batch),
+            false => self.lane.forward(&batch.clone().with_taps(&self.taps)),
+        };
         self.pending.clear();
         if rows.is_ok() {
             self.pending.extend(batch.rows().iter().map(|row| row.token));
@@ -90,12 +99,30 @@ impl CachedLane {
         clock: &dyn Clock,
         go_on: &mut dyn FnMut(usize) -> bool,
     ) -> Result<usize, LaneError> {
+        self.read_and(tokens, width, clock, go_on, &mut |_, _, _| {})
+    }
+
+    /// [`CachedLane::read`], where `passed` sees what each pass returned: the position of its first token, its tokens,
+    /// and its rows.
+    ///
+    /// # Errors
+    /// What the lane says; tokens of earlier passes stay committed.
+    pub fn read_and(
+        &mut self,
+        tokens: &[u32],
+        width: Option<usize>,
+        clock: &dyn Clock,
+        go_on: &mut dyn FnMut(usize) -> bool,
+        passed: &mut dyn FnMut(usize, &[u32], &Rows),
+    ) -> Result<usize, LaneError> {
         let mut read = 0;
         while read < tokens.len() && go_on(read) {
             let rows = width.unwrap_or(self.pace.rows()).clamp(1, self.info().max_width);
             let end = tokens.len().min(read + rows);
             let start = clock.now_ms();
-            self.append(&tokens[read..end], Want::Nothing)?;
+            let position = self.held.len();
+            let rows = self.append(&tokens[read..end], Want::Nothing)?;
+            passed(position, &tokens[read..end], &rows);
             if width.is_none() {
                 self.pace.observe(end - read, clock.now_ms() - start);
             }

@@ -6,10 +6,12 @@
 mod setup;
 
 use pilotfish_engine::CachedLane;
-use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union};
+use pilotfish_engine::draft::{
+    Drafter, HeadDrafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union,
+};
 use pilotfish_engine::sampling::SamplingParams;
 use pilotfish_engine::speculate::{Options, Pipelining, Speculator};
-use pilotfish_lane::testing::ScriptedLane;
+use pilotfish_lane::testing::{ScriptedHead, ScriptedLane};
 use setup::{Case, Planned, Shape, both_params};
 
 const VOCAB: usize = 40;
@@ -46,6 +48,9 @@ fn drafters() -> Vec<(&'static str, Make)> {
     fn model(lane: ScriptedLane, p_min: f32) -> Box<dyn Drafter> {
         Box::new(ModelDrafter::new(Box::new(lane), VOCAB, p_min))
     }
+    fn head(case: &Case, guesser: ScriptedLane, guesses: usize, confident: bool) -> Box<dyn Drafter> {
+        Box::new(HeadDrafter::new(Box::new(ScriptedHead::new(&case.target, guesser, guesses, confident))))
+    }
     vec![
         ("none", Box::new(|_, _| Box::new(NoDrafter))),
         ("ngram", Box::new(|_, _| Box::new(NgramDrafter::new()))),
@@ -65,6 +70,16 @@ fn drafters() -> Vec<(&'static str, Make)> {
         ("a narrow model", Box::new(|case, _| model(case.target.twin().with_max_width(2), 0.0))),
         ("another model", Box::new(|_, seed| model(ScriptedLane::hashed(VOCAB, 400, seed + 9, 6.0), 0.0))),
         ("a shorter vocabulary", Box::new(|case, _| model(shorter(&case.target, 30), 0.0))),
+        ("a head", Box::new(|case, seed| head(case, case.target.perturbed(seed, 2.0), 5, false))),
+        ("a confident head", Box::new(|case, seed| head(case, case.target.perturbed(seed, 1.0), 8, true))),
+        ("another head", Box::new(|case, _| head(case, ScriptedLane::hashed(VOCAB, 400, 77, 6.0), 2, true))),
+        (
+            "lookup and a head",
+            Box::new(|case, seed| {
+                let head = head(case, case.target.perturbed(seed, 2.0), 5, true);
+                Box::new(Union::new(lookup().into_iter().chain([head]).collect(), None))
+            }),
+        ),
         ("planned chains", Box::new(|case, seed| Box::new(Planned::mixed(case, seed, false)))),
         ("planned trees", Box::new(|case, seed| Box::new(Planned::mixed(case, seed, true)))),
     ]

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter};
+use pilotfish_engine::draft::{Drafter, HeadDrafter, ModelDrafter, NgramDrafter};
 use pilotfish_engine::sampling::SamplingParams;
 use pilotfish_engine::session::{FinishReason, Limits, NoText, Session};
 use pilotfish_engine::speculate::{Generation, Options, Speculator};
 use pilotfish_engine::{CachedLane, EngineError};
-use pilotfish_lane::testing::ScriptedLane;
+use pilotfish_lane::testing::{ScriptedHead, ScriptedLane};
 use setup::{Case, FakeClock, Outcome, both_params};
 
 const VOCAB: usize = 200;
@@ -30,6 +30,11 @@ fn case(max_tokens: usize) -> Case {
 /// A drafter whose guesses are all right.
 fn perfect(case: &Case) -> Box<dyn Drafter> {
     Box::new(ModelDrafter::new(Box::new(case.target.twin()), VOCAB, 0.0))
+}
+
+/// A head that is always right.
+fn head(case: &Case) -> Box<dyn Drafter> {
+    Box::new(HeadDrafter::new(Box::new(ScriptedHead::new(&case.target, case.target.twin(), 8, true))))
 }
 
 fn spelled(tokens: &[u32]) -> String {
@@ -142,7 +147,7 @@ fn speculation_fills_the_context_exactly() {
             let target = ScriptedLane::new(VOCAB, context, move |prefix| script.logits(prefix));
             let mut case = Case::new(target, &[1, 2, 3], 0);
             case.limits = Limits { max_tokens: None, context, end_tokens: vec![], ignore_eos: false };
-            for drafter in [perfect(&case), Box::new(NgramDrafter::new())] {
+            for drafter in [perfect(&case), Box::new(NgramDrafter::new()), head(&case)] {
                 let outcome = case.run(drafter, draft_max);
                 assert_eq!(outcome.finish, FinishReason::ContextFull);
                 assert_eq!(outcome.finish.as_str(), "length");

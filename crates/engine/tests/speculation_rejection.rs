@@ -8,10 +8,10 @@ mod setup;
 use std::sync::Arc;
 
 use pilotfish_engine::CachedLane;
-use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter};
+use pilotfish_engine::draft::{Drafter, HeadDrafter, ModelDrafter, NgramDrafter, NoDrafter};
 use pilotfish_engine::sampling::{SamplingParams, logprobs};
 use pilotfish_engine::speculate::{Options, Pipelining, SpecSampling, Speculator, Stats};
-use pilotfish_lane::testing::ScriptedLane;
+use pilotfish_lane::testing::{ScriptedHead, ScriptedLane};
 use setup::{Case, Engines, Planned, Shape, TwoLanes, both_params};
 
 const VOCAB: usize = 40;
@@ -26,12 +26,17 @@ fn model(lane: ScriptedLane) -> Box<dyn Drafter> {
     Box::new(ModelDrafter::new(Box::new(lane), VOCAB, 0.0))
 }
 
+fn head(case: &Case, guesser: ScriptedLane) -> Box<dyn Drafter> {
+    Box::new(HeadDrafter::new(Box::new(ScriptedHead::new(&case.target, guesser, 3, true))))
+}
+
 fn drafters(case: &Case, seed: u64) -> Vec<(&'static str, Box<dyn Drafter>)> {
     vec![
         ("none", Box::new(NoDrafter)),
         ("ngram", Box::new(NgramDrafter::new())),
         ("the target itself", model(case.target.twin())),
         ("a similar model", model(case.target.perturbed(seed, 2.0))),
+        ("a head", head(case, case.target.perturbed(seed, 2.0))),
         ("planned chains", Box::new(Planned::mixed(case, seed, false))),
         ("planned trees", Box::new(Planned::mixed(case, seed, true))),
     ]
@@ -55,7 +60,7 @@ fn speculation_by_rejection_is_greedy_at_temperature_zero() {
 #[test]
 fn speculation_by_rejection_repeats_itself_per_seed() {
     let mut case = case(ScriptedLane::markov(VOCAB, 400, 7, 3.0, 2), 60);
-    for i in 0..6 {
+    for i in 0..7 {
         let mut run = |seed| {
             case.params = both_params(seed)[1].clone();
             let (name, drafter) = drafters(&case, 5).remove(i);
@@ -158,6 +163,7 @@ fn speculation_by_rejection_follows_the_targets_law() {
     check_law::<2>("a similar model", (9, 2), &|_| (), &|case| {
         Box::new(ModelDrafter::new(Box::new(case.target.perturbed(4, 1.5)), 3, 0.0))
     });
+    check_law::<2>("a head", (9, 2), &|_| (), &|case| head(case, case.target.perturbed(4, 1.5)));
     check_law::<2>("picked trees", (4, 2), &|_| (), &|case| {
         Box::new(Planned::new(case, |limit| Shape::Bushy { right: limit }))
     });

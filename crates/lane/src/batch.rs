@@ -36,6 +36,7 @@ pub struct Row {
 pub struct Batch {
     rows: Vec<Row>,
     depths: Vec<usize>,
+    taps: Vec<usize>,
 }
 
 impl Batch {
@@ -52,6 +53,17 @@ impl Batch {
             batch.push(Row { token, parent: i.checked_sub(1), want });
         }
         batch
+    }
+
+    /// Asks for the residual stream after these layers, 0-based, of every row; by default for none.
+    pub fn with_taps(mut self, layers: &[usize]) -> Self {
+        self.taps = layers.to_vec();
+        self
+    }
+
+    /// The layers whose residual stream every row returns.
+    pub fn taps(&self) -> &[usize] {
+        &self.taps
     }
 
     /// Appends a row and returns its index.

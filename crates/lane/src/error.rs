@@ -27,6 +27,16 @@ pub enum LaneError {
         /// Most rows the lane takes.
         max: usize,
     },
+    /// The residual stream after a layer that the lane does not hand out.
+    #[error(
+        "the residual stream after layer {layer} is not to be had: the lane hands out those of {layers} layers"
+    )]
+    BadTap {
+        /// The layer asked for, 0-based.
+        layer: usize,
+        /// Layers it can return.
+        layers: usize,
+    },
     /// The model computed NaN or infinity.
     #[error("the model produced non-finite logits at position {position}; its weights may be damaged")]
     NonFinite {

@@ -10,11 +10,13 @@
 pub mod batch;
 pub mod cpu;
 mod error;
+pub mod head;
 mod rows;
 pub mod testing;
 
 pub use batch::{Batch, Row, Want};
 pub use error::LaneError;
+pub use head::{Head, HeadInfo, Slot};
 pub use rows::{Outputs, Rows};
 
 /// One engine that can run forward passes of one model.
@@ -40,7 +42,7 @@ pub trait Lane: Send {
     /// # Errors
     /// [`LaneError::ContextFull`] when the deepest row would not fit the context,
     /// [`LaneError::BadToken`] for an id outside the vocabulary, [`LaneError::BadWidth`] for a batch
-    /// that is empty or too wide, [`LaneError::Device`] when the engine failed. Logits that are not
+    /// that is empty or too wide, [`LaneError::BadTap`] for a layer whose stream it cannot return, [`LaneError::Device`] when the engine failed. Logits that are not
     /// finite are no error here but [`Outputs::NonFinite`] of their row.
     fn forward(&mut self, batch: &Batch) -> Result<Rows, LaneError>;
 
@@ -70,4 +72,21 @@ pub struct LaneInfo {
     pub max_width: usize,
     /// Worker threads, where the lane has them.
     pub threads: usize,
+    /// Layers whose residual stream a batch may ask for: 0 up to this one; 0 for a lane that returns none.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+}
+
+impl LaneInfo {
+    /// Whether the lane can return the taps of `batch`.
+    ///
+    /// # Errors
+    /// [`LaneError::BadTap`] naming the first that it cannot.
+    pub fn check_taps(&self, batch: &Batch) -> Result<(), LaneError> {
+        match batch.taps().iter().find(|layer| **layer >= self.layers) {
+            Some(&layer) => Err(LaneError::BadTap { layer, layers: self.layers }),
+            None => Ok(()),
+        }
+    }
 }

@@ -1,4 +1,6 @@
 //! What a pass returns: for each row of the batch, what that row asked for.
+//!
+//! Taps are asked for by the batch, for all its rows: a head needs them of every token that is kept.
 
 use pilotfish_tensor::kernels::Kernels;
 
@@ -24,12 +26,30 @@ pub enum Outputs {
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Rows {
     outputs: Vec<Outputs>,
+    taps: Vec<f32>, // [rows, taps of a row]
 }
 
 impl Rows {
     /// Wraps one entry per row of the batch.
     pub fn new(outputs: Vec<Outputs>) -> Self {
-        Self { outputs }
+        Self { outputs, taps: Vec::new() }
+    }
+
+    /// Adds the taps of all rows, `[rows, taps of a row]`.
+    ///
+    /// # Panics
+    /// When they are no whole number a row.
+    pub fn with_taps(mut self, taps: Vec<f32>) -> Self {
+        assert!(taps.len().is_multiple_of(self.outputs.len().max(1)), "every row has the same taps");
+        self.taps = taps;
+        self
+    }
+
+    /// The residual streams of row `i` that the batch asked for, one behind the other: `[taps, hidden]`; they may hold
+    /// NaN. Empty where none was asked for.
+    pub fn taps(&self, i: usize) -> &[f32] {
+        let each = self.taps.len() / self.outputs.len();
+        &self.taps[i * each..(i + 1) * each]
     }
 
     /// What row `i` returned.

@@ -5,19 +5,20 @@
 //! Invariant: a drafter that does not fit is refused at load; nothing is drafted with another vocabulary.
 //! Not here: the loop (`pilotfish-engine`), which lanes exist (`lanes`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pilotfish_catalog::{LocalModel, Progress, Quiet};
 use pilotfish_engine::draft::{
-    Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union, check_vocabulary, fingerprint,
+    Drafter, HeadDrafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union, check_vocabulary,
+    fingerprint,
 };
 use pilotfish_engine::speculate::{Costs, Pipelining, Speculator};
 use pilotfish_engine::{CachedLane, MonotonicClock};
 use pilotfish_lane::{Lane, LaneInfo};
-use pilotfish_model::Model;
 use pilotfish_model::text::{ChatTemplate, Message, RenderOptions, Specials, Tokenizer};
+use pilotfish_model::{DraftHead, Model};
 
 use crate::curves::CurveFile;
 use crate::history::HistoryFile;
@@ -88,13 +89,27 @@ impl Engine {
             })?;
         }
         let cpu = CpuOptions { context: Some(context), ..options.cpu.clone() };
-        let target_lane = CachedLane::new(lanes::open(options.device, Arc::clone(&target.model), &cpu)?);
+        let (lane, head) = match &options.head {
+            None => (lanes::open(options.device, Arc::clone(&target.model), &cpu)?, None),
+            Some(path) => {
+                let head = DraftHead::open(path)?;
+                let file = head_file(path, &head);
+                let (lane, head) =
+                    lanes::open_with_head(options.device, Arc::clone(&target.model), &cpu, head)?;
+                (lane, Some((head, file)))
+            }
+        };
+        let target_lane = CachedLane::new(lane);
         let load_history = |path: &PathBuf| {
             HistoryFile::load(path, fingerprint(&target.tokenizer), SuffixDrafter::PAST_TOKENS)
         };
         let (history, history_note) = options.history.as_ref().map(load_history).unzip();
         let mut drafters = lookups(options, history.as_ref());
         let mut draft_file = None;
+        if let Some((head, file)) = head {
+            drafters.push(Box::new(HeadDrafter::new(head)));
+            draft_file = Some(file);
+        }
         if let Some(draft) = draft {
             let context = context.min(draft.model.config().context);
             let draft_lane = draft_lane(options, &draft, context)?;
@@ -222,7 +237,7 @@ impl Engine {
         self.template.is_some()
     }
 
-    /// Name of the drafter: `none`, `ngram`, `suffix` or `model`, or several of them joined by `+`.
+    /// Name of the drafter: `none`, `ngram`, `suffix`, `model` or `head`, or several of them joined by `+`.
     pub fn drafter(&self) -> &str {
         self.speculator.name()
     }
@@ -232,7 +247,7 @@ impl Engine {
         self.history_note.as_deref()
     }
 
-    /// The drafting model's file, when a model drafts.
+    /// The drafting model's file, or the head's, when one of them drafts.
     pub fn draft_file(&self) -> Option<&LocalModel> {
         self.draft_file.as_ref()
     }
@@ -293,7 +308,7 @@ fn lookups(options: &LoadOptions, history: Option<&HistoryFile>) -> Vec<Box<dyn 
         Box::new(drafter)
     };
     match options.drafter {
-        DrafterChoice::None | DrafterChoice::Model => vec![],
+        DrafterChoice::None | DrafterChoice::Model | DrafterChoice::Head => vec![],
         DrafterChoice::Ngram => vec![ngram()],
         DrafterChoice::Suffix => vec![suffix()],
         DrafterChoice::Auto => vec![ngram(), suffix()],
@@ -317,14 +332,44 @@ fn check_drafter(options: &LoadOptions) -> Result<(), Error> {
     if options.pipeline == Pipelining::On && options.draft_model.is_none() {
         return refuse("--pipeline", "on", "only a drafting model works ahead: give one with -md");
     }
-    let beside_a_model = "a drafting model was given with -md";
-    match (options.drafter, &options.draft_model) {
-        (DrafterChoice::Model, None) => refuse("--drafter", "model", "give the drafting model with -md"),
-        (DrafterChoice::Ngram, Some(_)) => refuse("--drafter", "ngram", beside_a_model),
-        (DrafterChoice::Suffix, Some(_)) => refuse("--drafter", "suffix", beside_a_model),
-        (DrafterChoice::None, Some(_)) => refuse("--drafter", "none", beside_a_model),
+    let asked = options.drafter;
+    let (model, head) = (options.draft_model.is_some(), options.head.is_some());
+    let name = match asked {
+        DrafterChoice::Auto => "auto",
+        DrafterChoice::None => "none",
+        DrafterChoice::Ngram => "ngram",
+        DrafterChoice::Suffix => "suffix",
+        DrafterChoice::Model => "model",
+        DrafterChoice::Head => "head",
+    };
+    if let Some(path) = options.head.as_ref().filter(|_| model) {
+        return refuse(
+            "--head",
+            &path.display().to_string(),
+            "a drafting model was given with -md: use one of them",
+        );
+    }
+    match asked {
+        DrafterChoice::Model if !model => refuse("--drafter", name, "give the drafting model with -md"),
+        DrafterChoice::Head if !head => refuse("--drafter", name, "give the head with --head"),
+        DrafterChoice::Auto => Ok(()),
+        _ if model && asked != DrafterChoice::Model => {
+            refuse("--drafter", name, "a drafting model was given with -md")
+        }
+        _ if head && asked != DrafterChoice::Head => {
+            refuse("--drafter", name, "a head was given with --head")
+        }
         _ => Ok(()),
     }
+}
+
+/// The file a head's tensors are in, or the first of them.
+fn head_file(path: &Path, head: &DraftHead) -> LocalModel {
+    let file = PathBuf::from(head.tensors().file());
+    let bytes = head.tensors().tensors().iter().map(|tensor| tensor.n_bytes() as u64).sum();
+    // A folder says more than `model.safetensors`.
+    let named = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    LocalModel { name: named.unwrap_or_else(|| path.display().to_string()), path: file, bytes, sha256: None }
 }
 
 /// Ids among which a drafting model looks for its best token. Vocabularies made by merging list frequent tokens first,

@@ -7,9 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use pilotfish_lane::cpu::CpuLane;
-use pilotfish_lane::{Lane, LaneError};
-use pilotfish_model::Model;
+use pilotfish_lane::cpu::{CpuLane, HeadOptions};
+use pilotfish_lane::{Head, Lane, LaneError};
+use pilotfish_model::{DraftHead, Model};
 
 pub use pilotfish_lane::cpu::{CpuOptions, KvType, MAX_THREADS, Memory, Roofline};
 
@@ -53,6 +53,28 @@ impl FromStr for Device {
 pub(crate) fn open(device: Device, model: Arc<Model>, cpu: &CpuOptions) -> Result<Box<dyn Lane>, Error> {
     match device {
         Device::Cpu => Ok(Box::new(CpuLane::new(model, cpu)?)),
+    }
+}
+
+/// A lane and the head that drafts for it.
+type LaneWithHead = (Box<dyn Lane>, Box<dyn Head>);
+
+/// Puts a model and a head for it on a device, where they take turns.
+///
+/// # Errors
+/// As [`open`]; and [`Error::Lane`] when the head is for another model.
+pub(crate) fn open_with_head(
+    device: Device,
+    model: Arc<Model>,
+    cpu: &CpuOptions,
+    head: DraftHead,
+) -> Result<LaneWithHead, Error> {
+    match device {
+        Device::Cpu => {
+            let lane = CpuLane::new(model, cpu)?;
+            let head = lane.head(head, &HeadOptions::default())?;
+            Ok((Box::new(lane), Box::new(head)))
+        }
     }
 }
 

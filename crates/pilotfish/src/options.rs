@@ -20,7 +20,7 @@ pub const DEFAULT_CONTEXT: usize = 8192;
 /// Who guesses the next tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DrafterChoice {
-    /// All lookups, and where one is given a model for when they have little to say.
+    /// All lookups, and where one is given a head or a model for when they have little to say.
     #[default]
     Auto,
     /// Nobody: plain decoding.
@@ -31,6 +31,8 @@ pub enum DrafterChoice {
     Suffix,
     /// Only the model of [`LoadOptions::draft_model`].
     Model,
+    /// Only the head of [`LoadOptions::head`].
+    Head,
 }
 
 /// What to load.
@@ -42,6 +44,8 @@ pub struct LoadOptions {
     pub drafter: DrafterChoice,
     /// The drafting model; it must share the target's vocabulary.
     pub draft_model: Option<ModelRef>,
+    /// A trained head for the target: a folder with `config.json` and safetensors, or the safetensors file in it.
+    pub head: Option<PathBuf>,
     /// The drafting model stops guessing below this probability, 0 to 1.
     pub draft_p_min: f32,
     /// Most guesses a round; `None` is the drafter's own default.
@@ -70,6 +74,7 @@ impl LoadOptions {
             model: ModelRef::Named(model.into()),
             drafter: DrafterChoice::Auto,
             draft_model: None,
+            head: None,
             draft_p_min: 0.0,
             draft_max: None,
             past_replies: true,

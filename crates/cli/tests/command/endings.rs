@@ -7,12 +7,13 @@ use serde_json::Value;
 use crate::harness::{Home, ids};
 
 /// Every way to guess: plain, by lookup, and a drafter that is always right.
-const DRAFTERS: [&[&str]; 5] = [
+const DRAFTERS: [&[&str]; 6] = [
     &["--drafter", "none"],
     &["--drafter", "ngram"],
     &["--drafter", "suffix"],
     &["-md", "model.gguf"],
     &["-md", "model.gguf", "--spec-draft-n-max", "4"],
+    &["--drafter", "head", "--head", "head", "--spec", "on"],
 ];
 
 fn text(answer: &Value) -> &str {

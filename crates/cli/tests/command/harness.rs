@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pilotfish_model::Family;
-use pilotfish_model::testing::TinySpec;
+use pilotfish_model::heads::HeadFormat;
+use pilotfish_model::testing::{TinyHead, TinySpec};
 use serde_json::Value;
 
 /// A temporary home: caches, models and files of one test.
@@ -28,11 +29,20 @@ impl Home {
         Self { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// One with `model.gguf`, a tiny llama.
+    /// One with `model.gguf`, a tiny llama, and `head`, a random head for it.
     pub(crate) fn with_model() -> Self {
         let home = Self::new();
         home.write("model.gguf", &TinySpec::new(Family::Llama).gguf());
+        home.write_head("head", &TinySpec::new(Family::Llama), 5);
         home
+    }
+
+    /// A folder with a random head for `target`, in the form of speculators.
+    pub(crate) fn write_head(&self, name: &str, target: &TinySpec, seed: u64) {
+        let head = TinyHead::new(target, HeadFormat::Speculators, seed);
+        fs::create_dir(self.path(name)).unwrap();
+        self.write(&format!("{name}/config.json"), &head.config_bytes());
+        self.write(&format!("{name}/model.safetensors"), &head.safetensors());
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -16,6 +16,7 @@ fn every_drafter_gives_the_same_tokens() {
         let spec = TinySpec { layers: 3, ..TinySpec::new(family) };
         home.write("model.gguf", &spec.gguf());
         home.write("other.gguf", &TinySpec { layers: 1, ..spec.clone() }.with_seed(9).gguf());
+        home.write_head(family.name(), &spec, 5);
         // Lengths around the draft's and around Gemma's window.
         for n in [1, k, k + 1, spec.window - 1, spec.window, spec.window + 1] {
             let prompt = "abcabcab".repeat(8)[..n].to_owned();
@@ -28,9 +29,16 @@ fn every_drafter_gives_the_same_tokens() {
                 assert_eq!(ids(&right["tokens"]), plain, "{family:?} {n} {sampling:?}");
                 assert!(right["timings"]["draft_n_accepted"].as_u64() > Some(0), "{right}");
                 let model = &["--drafter", "model", "-md", "other.gguf"][..];
-                for drafter in
-                    [&["--drafter", "ngram"][..], &["--drafter", "suffix"], model, &["-md", "other.gguf"]]
-                {
+                let head = &["--drafter", "head", "--head", family.name()][..];
+                for drafter in [
+                    &["--drafter", "ngram"][..],
+                    &["--drafter", "suffix"],
+                    model,
+                    &["-md", "other.gguf"],
+                    head,
+                    &[head, &["--spec", "on"]].concat(),
+                    &["--head", family.name(), "--spec", "on"],
+                ] {
                     let answer = home.answer(&[&base[..], drafter].concat());
                     assert_eq!(ids(&answer["tokens"]), plain, "{family:?} {n} {sampling:?} {drafter:?}");
                 }
@@ -157,7 +165,12 @@ fn log_probabilities_are_the_same_with_every_drafter() {
         let base =
             [&["--raw", "ab ab ab", "-n", "30", "--ignore-eos", "--logprobs", "3"][..], sampling].concat();
         let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat());
-        for drafter in [&["--drafter", "ngram"][..], &["-md", "model.gguf"], &["-md", "other.gguf"]] {
+        for drafter in [
+            &["--drafter", "ngram"][..],
+            &["-md", "model.gguf"],
+            &["-md", "other.gguf"],
+            &["--drafter", "head", "--head", "head", "--spec", "on"],
+        ] {
             let guessed = home.answer(&[&base[..], drafter].concat());
             assert_eq!(guessed["logprobs"], plain["logprobs"], "{drafter:?} {sampling:?}");
             assert!(guessed["timings"]["draft_n"].as_u64() > Some(0), "{guessed}");
@@ -203,6 +216,45 @@ fn a_drafter_with_another_vocabulary_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_head_that_does_not_fit_is_refused_with_the_reason() {
+    let home = Home::with_model();
+    let spec = TinySpec::new(Family::Llama);
+    for (name, other) in [
+        ("wide", TinySpec { hidden: 512, ..spec.clone() }),
+        ("large", TinySpec { vocab: 640, ..spec.clone() }),
+        ("deep", TinySpec { layers: 5, ..spec.clone() }),
+    ] {
+        home.write_head(name, &other, 5);
+    }
+    home.write_head("cut", &spec, 5);
+    let mut bytes = fs::read(home.path("cut/model.safetensors")).unwrap();
+    bytes.truncate(bytes.len() / 2);
+    home.write("cut/model.safetensors", &bytes);
+    home.write_head("eagle", &spec, 5);
+    home.write("eagle/config.json", br#"{"speculators_model_type": "eagle3"}"#);
+    for (head, parts) in [
+        ("wide", ["hidden_size", "512"]),
+        ("large", ["vocab_size", "640"]),
+        ("deep", ["behind layer 1", "last layer is 1"]),
+        ("cut", ["model.safetensors", "header"]),
+        ("eagle", ["`eagle3`", "not supported"]),
+        ("nothing", ["error: nothing: ", "nothing"]),
+    ] {
+        home.run(&["run", "-m", "model.gguf", "--head", head, "x"]).fails(1, &parts);
+    }
+}
+
+#[test]
+fn the_report_names_the_head() {
+    let home = Home::with_model();
+    let base = ["--raw", "ab ab ab", "-n", "40", "--ignore-eos", "--head", "head"];
+    let alone = home.answer(&[&base[..], &["--drafter", "head", "--spec", "on"]].concat());
+    assert_eq!(alone["speculation"]["drafter"], "head");
+    assert!(alone["timings"]["draft_n"].as_u64() > Some(0), "{alone}");
+    assert_eq!(home.answer(&base)["speculation"]["drafter"], "ngram+suffix+head");
+}
+
+#[test]
 fn a_drafter_never_changes_what_is_refused() {
     let home = Home::with_model();
     let text = "z".repeat(600);
@@ -217,7 +269,9 @@ fn any_draft_length_gives_the_same_tokens() {
     let home = Home::with_model();
     let base = ["--raw", "ab ab ab", "-n", "30", "--ignore-eos"];
     let plain = home.answer(&[&base[..], &["--drafter", "none"]].concat())["tokens"].clone();
-    for drafter in [&["--drafter", "ngram"][..], &["--drafter", "suffix"], &[], &["-md", "model.gguf"]] {
+    let head = &["--drafter", "head", "--head", "head/model.safetensors", "--spec", "on"];
+    for drafter in [&["--drafter", "ngram"][..], &["--drafter", "suffix"], &[], &["-md", "model.gguf"], head]
+    {
         for max in ["0", "1", "8", "1000000000"] {
             let answer = home.answer(&[&base[..], drafter, &["--spec-draft-n-max", max]].concat());
             assert_eq!(answer["tokens"], plain, "{drafter:?} {max}");
@@ -243,6 +297,10 @@ fn speculation_is_switched_by_one_flag() {
             &["--spec", "off", "--spec-draft-p-min", "0.5"],
             "--spec-draft-p-min has no meaning with --spec off",
         ),
+        (&["--spec", "off", "--head", "head"], "--head has no meaning with --spec off"),
+        (&["--drafter", "head"], "give the head with --head"),
+        (&["--drafter", "ngram", "--head", "head"], "a head was given with --head"),
+        (&["-md", "model.gguf", "--head", "head"], "--head cannot be `head`: a drafting model was given"),
         (&["--spec", "on", "--drafter", "none"], "--spec on has no meaning with --drafter none"),
         (&["--spec-draft-n-max", "much"], "not a whole number, or auto"),
     ] {

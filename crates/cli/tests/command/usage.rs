@@ -139,7 +139,7 @@ fn wrong_values_name_their_flag() {
         (&["--logit-bias", "5+inf"], &["--logit-bias is inf"]),
         (&["--stop", ""], &["--stop"]),
         (&["--spec-draft-p-min", "2"], &["--spec-draft-p-min"]),
-        (&["--drafter", "head"], &["--drafter", "ngram", "suffix"]),
+        (&["--drafter", "eagle"], &["--drafter", "ngram", "suffix"]),
         (&["--drafter", "suffix", "-md", "model.gguf"], &["--drafter", "-md"]),
         (&["--drafter", "none", "--spec-history", "h"], &["--spec-history", "--drafter none"]),
         (&["--drafter", "ngram", "--spec-history", "h"], &["--spec-history", "auto and suffix"]),

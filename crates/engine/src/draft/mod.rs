@@ -7,6 +7,7 @@
 //! Not here: how much to draft and when to stop drafting (`speculate::budget`).
 
 mod hash;
+mod head;
 mod history;
 mod model;
 mod ngram;
@@ -17,6 +18,7 @@ mod vocabulary;
 
 use std::sync::atomic::AtomicBool;
 
+pub use head::HeadDrafter;
 pub use history::{History, HistoryError};
 pub use model::ModelDrafter;
 pub use ngram::NgramDrafter;
@@ -54,6 +56,24 @@ pub trait Drafter: Send {
     fn prepare(&mut self, session: &Session, cancel: &AtomicBool) -> Result<(), DraftError> {
         let _ = (session, cancel);
         Ok(())
+    }
+
+    /// Layers of the target whose residual streams it wants of every token that is committed; none by default.
+    fn taps(&self) -> &[usize] {
+        &[]
+    }
+
+    /// Where the target must go on reading `prompt`, of which it holds the first `held` tokens: before that where the
+    /// drafter wants taps of tokens it did not see.
+    fn resume_at(&mut self, prompt: &[u32], held: usize) -> usize {
+        let _ = prompt;
+        held
+    }
+
+    /// Sees `tokens` that the target has committed from `position` on; their taps are those of the rows `path` of `rows`.
+    /// Asked for by [`Drafter::taps`].
+    fn follow(&mut self, position: usize, tokens: &[u32], rows: &Rows, path: &[usize]) {
+        let _ = (position, tokens, rows, path);
     }
 
     /// Guesses behind the session's last token, at most `limit` deep; the root alone is a fine answer.
@@ -103,6 +123,12 @@ pub trait Drafter: Send {
     /// Whether asking it costs more than looking something up, so that a [`Union`] asks others first.
     fn is_costly(&self) -> bool {
         false
+    }
+
+    /// Most guesses of a costly drafter whose drafts take the same time however long they are; `None` for one that
+    /// makes its guesses one by one.
+    fn block(&self) -> Option<usize> {
+        None
     }
 
     /// Why it proposes nothing for the time being, if there is a reason worth telling.

@@ -160,6 +160,23 @@ impl Drafter for Union {
         self.working().for_each(|(_, member)| member.drafter.finished(session));
     }
 
+    fn taps(&self) -> &[usize] {
+        let working = self.members.iter().filter(|member| member.failed.is_none());
+        working.map(|member| member.drafter.taps()).find(|taps| !taps.is_empty()).unwrap_or_default()
+    }
+
+    fn resume_at(&mut self, prompt: &[u32], held: usize) -> usize {
+        self.working().map(|(_, member)| member.drafter.resume_at(prompt, held)).min().unwrap_or(held)
+    }
+
+    fn follow(&mut self, position: usize, tokens: &[u32], rows: &Rows, path: &[usize]) {
+        self.working().for_each(|(_, member)| member.drafter.follow(position, tokens, rows, path));
+    }
+
+    fn block(&self) -> Option<usize> {
+        self.members.iter().find_map(|member| member.drafter.block())
+    }
+
     fn is_costly(&self) -> bool {
         self.members.iter().any(|member| member.drafter.is_costly())
     }

@@ -25,11 +25,23 @@ pub(crate) fn better_first(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.token.cmp(&b.token))
 }
 
-/// Adds `bias` to the logits; `candidates` is indexed by token id and ids beyond it are passed over.
+/// The candidate of a token, among candidates that are in id order.
+fn find(candidates: &mut [Candidate], token: u32) -> Option<&mut Candidate> {
+    // Where all tokens are there, each stands in the place of its id.
+    let in_place = candidates.get(token as usize).is_some_and(|candidate| candidate.token == token);
+    let at = if in_place {
+        token as usize
+    } else {
+        candidates.binary_search_by_key(&token, |candidate| candidate.token).ok()?
+    };
+    candidates.get_mut(at)
+}
+
+/// Adds `bias` to the logits; `candidates` are in id order, and ids that are not among them are passed over.
 pub(crate) fn add_bias(candidates: &mut [Candidate], bias: &[(u32, f32)]) {
     for &(token, bias) in bias {
         // A drafter's vocabulary may be shorter than the target's, for which ids were checked.
-        if let Some(candidate) = candidates.get_mut(token as usize) {
+        if let Some(candidate) = find(candidates, token) {
             candidate.logit += f64::from(bias);
         }
     }
@@ -43,11 +55,12 @@ pub(crate) struct Penalties {
     pub(crate) frequency: f64,
 }
 
-/// Lowers the logits of the tokens in `recent`; `candidates` is indexed by token id.
+/// Lowers the logits of the tokens in `recent`; `candidates` are in id order.
 ///
 /// `counts` is scratch: all zero before and after, grown to the vocabulary as needed.
 pub(crate) fn penalize(candidates: &mut [Candidate], recent: &[u32], by: Penalties, counts: &mut Vec<u32>) {
-    counts.resize(counts.len().max(candidates.len()), 0);
+    let ids = candidates.last().map_or(0, |last| last.token as usize + 1);
+    counts.resize(counts.len().max(ids), 0);
     for &token in recent {
         if let Some(count) = counts.get_mut(token as usize) {
             *count += 1;
@@ -59,7 +72,7 @@ pub(crate) fn penalize(candidates: &mut [Candidate], recent: &[u32], by: Penalti
         if count == 0 {
             continue;
         }
-        let Some(Candidate { logit, .. }) = candidates.get_mut(token as usize) else { continue };
+        let Some(Candidate { logit, .. }) = find(candidates, token) else { continue };
         *logit = if *logit <= 0.0 { *logit * by.repeat } else { *logit / by.repeat };
         *logit -= f64::from(count) * by.frequency + by.presence;
     }

@@ -114,13 +114,30 @@ impl Sampler {
     /// When there are no logits: a bug in the caller.
     pub fn sample(&mut self, logits: &[f32], history: &[u32]) -> Result<u32, SamplingError> {
         self.adjust(logits, history)?;
+        Ok(self.choose(history))
+    }
+
+    /// [`Sampler::sample`] where only these tokens can follow, with their logits: for drafters that know the likeliest.
+    ///
+    /// # Errors
+    /// [`SamplingError::NonFinite`] when a logit is NaN or infinite.
+    ///
+    /// # Panics
+    /// When there are none: a bug in the caller.
+    pub fn sample_among(&mut self, logits: &[(u32, f32)], history: &[u32]) -> Result<u32, SamplingError> {
+        self.adjust_among(logits, history)?;
+        Ok(self.choose(history))
+    }
+
+    /// The token among the adjusted candidates.
+    fn choose(&mut self, history: &[u32]) -> u32 {
         if self.params.temperature == 0.0 {
             // The filters keep the best candidate, so they cannot change the answer.
-            return Ok(best(&self.candidates).token);
+            return best(&self.candidates).token;
         }
         self.filter();
         let noise = Noise::new(self.params.seed, self.choice, history.len(), Purpose::Token);
-        Ok(noisy_argmax(&self.candidates, self.params.temperature.into(), &noise))
+        noisy_argmax(&self.candidates, self.params.temperature.into(), &noise)
     }
 
     /// The law of the token that follows `history`: what [`Sampler::sample`] draws from, and at
@@ -133,16 +150,32 @@ impl Sampler {
     /// When there are no logits: a bug in the caller.
     pub fn law(&mut self, logits: &[f32], history: &[u32]) -> Result<Law, SamplingError> {
         self.adjust(logits, history)?;
+        Ok(self.law_of_candidates())
+    }
+
+    /// [`Sampler::law`] where only these tokens can follow.
+    ///
+    /// # Errors
+    /// [`SamplingError::NonFinite`] when a logit is NaN or infinite.
+    ///
+    /// # Panics
+    /// When there are none: a bug in the caller.
+    pub fn law_among(&mut self, logits: &[(u32, f32)], history: &[u32]) -> Result<Law, SamplingError> {
+        self.adjust_among(logits, history)?;
+        Ok(self.law_of_candidates())
+    }
+
+    fn law_of_candidates(&mut self) -> Law {
         let temperature = f64::from(self.params.temperature);
         if temperature == 0.0 {
-            return Ok(Law::sure(best(&self.candidates).token));
+            return Law::sure(best(&self.candidates).token);
         }
         self.filter();
         // The filters leave an order of their own; a law is by id.
         self.candidates.sort_unstable_by_key(|candidate| candidate.token);
         let largest = filters::largest_logit(&self.candidates);
         let weight = |c: &Candidate| (c.token, elementary::exp((c.logit - largest) / temperature));
-        Ok(Law::new(self.candidates.iter().map(weight)).expect("the best candidate weighs 1"))
+        Law::new(self.candidates.iter().map(weight)).expect("the best candidate weighs 1")
     }
 
     /// Random numbers for [`Dice`] under the sampler's seed.
@@ -157,6 +190,25 @@ impl Sampler {
         self.candidates.clear();
         let candidate = |(id, &x): (usize, &f32)| Candidate { token: id as u32, logit: f64::from(x) };
         self.candidates.extend(logits.iter().enumerate().map(candidate));
+        self.bias_and_penalize(history);
+        Ok(())
+    }
+
+    /// The same with some tokens only.
+    fn adjust_among(&mut self, logits: &[(u32, f32)], history: &[u32]) -> Result<(), SamplingError> {
+        assert!(!logits.is_empty(), "there are candidates");
+        if let Some(&(token, value)) = logits.iter().find(|(_, logit)| !logit.is_finite()) {
+            return Err(SamplingError::NonFinite { position: history.len(), token, value });
+        }
+        self.candidates.clear();
+        let candidate = |&(token, x): &(u32, f32)| Candidate { token, logit: f64::from(x) };
+        self.candidates.extend(logits.iter().map(candidate));
+        self.candidates.sort_unstable_by_key(|candidate| candidate.token);
+        self.bias_and_penalize(history);
+        Ok(())
+    }
+
+    fn bias_and_penalize(&mut self, history: &[u32]) {
         filters::add_bias(&mut self.candidates, &self.params.logit_bias);
         if self.params.has_penalties() {
             let by = Penalties {
@@ -167,7 +219,6 @@ impl Sampler {
             let recent = recent(history, self.params.repeat_last_n);
             filters::penalize(&mut self.candidates, recent, by, &mut self.counts);
         }
-        Ok(())
     }
 
     /// Drops the candidates that top-k, top-p and min-p exclude.

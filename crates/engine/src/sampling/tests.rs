@@ -142,6 +142,31 @@ proptest! {
     }
 
     #[test]
+    fn sampling_among_all_tokens_is_sampling(
+        logits in any_logits(), params in any_params(), history in prop::collection::vec(0_u32..40, 0..20),
+        greedy in any::<bool>(),
+    ) {
+        let params = SamplingParams { temperature: if greedy { 0.0 } else { params.temperature }, ..params };
+        let mut sampler = sampler(params);
+        // In an order of their own, as a head gives them.
+        let mut all: Vec<(u32, f32)> = (0..).zip(logits.iter().copied()).collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1));
+        prop_assert_eq!(sampler.sample_among(&all, &history), sampler.sample(&logits, &history));
+        prop_assert_eq!(sampler.law_among(&all, &history), sampler.law(&logits, &history));
+        // Without one of them, it is as if that could not be.
+        if let Some(&(gone, _)) = all.get(1) {
+            all.remove(1);
+            let mut without = logits.clone();
+            without[gone as usize] = -1e30;
+            let token = sampler.sample_among(&all, &history).unwrap();
+            prop_assert_ne!(token, gone);
+            if greedy {
+                prop_assert_eq!(Ok(token), sampler.sample(&without, &history));
+            }
+        }
+    }
+
+    #[test]
     fn sampling_greedy_is_the_best_adjusted_logit(
         logits in any_logits(), mut params in any_params(), history in prop::collection::vec(0_u32..40, 0..20),
     ) {

@@ -102,10 +102,12 @@ pub(super) struct Budget {
     parking: bool,
     costs: Costs,
     chances: Chances,
-    /// Milliseconds of a costly guess.
+    /// Milliseconds of a costly guess, or of a whole draft where they are made together.
     guess_ms: Option<f64>,
     /// Whether the drafter may cost time at all.
     costly: bool,
+    /// Most guesses of a costly drafter that makes them all together.
+    block: Option<usize>,
     /// Depth granted to it in this round.
     granted: usize,
     pause: usize,
@@ -137,6 +139,7 @@ impl Budget {
             chances: Chances::default(),
             guess_ms: None,
             costly,
+            block: None,
             granted: 0,
             pause: FIRST_PAUSE,
             rests: None,
@@ -150,6 +153,17 @@ impl Budget {
             retired: None,
             pipeline: Pipeline::default(),
         }
+    }
+
+    /// The same for a costly drafter whose drafts, of up to so many guesses, take the same time however long they are.
+    pub(super) fn with_block(mut self, block: Option<usize>) -> Self {
+        self.block = block;
+        self
+    }
+
+    /// What a costly drafter's guesses are counted as.
+    fn source(&self) -> Source {
+        if self.block.is_some() { Source::Head } else { Source::Model }
     }
 
     /// Takes over a curve that was measured.
@@ -193,7 +207,11 @@ impl Budget {
         if !self.may_draft() {
             return Allowance::default();
         }
-        let costly = if self.given { self.max } else { self.max.min(TRY_DEPTH) };
+        let costly = match self.block {
+            Some(block) => self.max.min(block),
+            None if self.given => self.max,
+            None => self.max.min(TRY_DEPTH),
+        };
         if !self.parking {
             return Allowance { depth: self.max, costly };
         }
@@ -211,7 +229,8 @@ impl Budget {
         let best = self.best_costly();
         if best.is_some_and(|best| self.pays(best)) {
             self.rests = None;
-            return best.map_or(0, |best| best.guesses);
+            // A whole block costs no more than a part of it, and what of it is worth verifying shows then.
+            return best.map_or(0, |best| if self.block.is_some() { try_depth } else { best.guesses });
         }
         self.refusal = best;
         match &mut self.rests {
@@ -223,7 +242,7 @@ impl Budget {
                 self.pause = (2 * self.pause).min(LONGEST_PAUSE);
                 self.rests = Some(self.pause);
                 self.tries_left = TRY_ROUNDS;
-                self.chances.doubt(Source::Model);
+                self.chances.doubt(self.source());
                 try_depth
             }
             Some(left) => {
@@ -238,10 +257,11 @@ impl Budget {
         // Unknown, a guess is held to cost nothing: its first drafts tell.
         let guess_ms = self.guess_ms.unwrap_or(0.0);
         let (mut reached, mut expected, mut best) = (1.0, 0.0, None);
-        for depth in 1..=self.max.min(DEEPEST_COSTLY) {
-            reached *= self.chances.at(Source::Model, depth);
+        for depth in 1..=self.max.min(self.block.unwrap_or(DEEPEST_COSTLY)) {
+            reached *= self.chances.at(self.source(), depth);
             expected += reached;
-            let ms = guess_ms * depth as f64 + self.ms(depth + 1);
+            let made = if self.block.is_some() { 1.0 } else { depth as f64 };
+            let ms = guess_ms * made + self.ms(depth + 1);
             best = Offer { guesses: depth, expected, ms, plain_ms: self.ms(1) }.or(best);
         }
         best
@@ -253,7 +273,7 @@ impl Budget {
         let (Some(guess_ms), Some(best)) = (self.guess_ms, self.best_costly()) else {
             return Worth::default();
         };
-        if !self.parking || self.granted == 0 || self.tries_left > 0 {
+        if self.block.is_some() || !self.parking || self.granted == 0 || self.tries_left > 0 {
             return Worth::default();
         }
         let tokens_per_ms = best.gain().max(1.0) / best.plain_ms;
@@ -298,6 +318,7 @@ impl Budget {
             best = Offer { guesses: i + 1, expected, ms: draft_ms + self.ms(i + 2), plain_ms }.or(best);
         }
         let best = best.expect("the tree has a guess");
+        // A block is judged by the tokens that come, like a lookup: it is not verified only to be tried.
         let trying = self.tries_left > 0 && tree.guess(1).source == Source::Model;
         if !self.pays(best) && !trying {
             self.refused += 1;
@@ -344,10 +365,10 @@ impl Budget {
         // Asking in vain for next to nothing is a plain round; asking in vain for a price is a guess that was wrong.
         let in_vain = self.granted > 0 && guesses == 0 && round.draft_ms > DEAR * self.ms(1);
         if in_vain {
-            self.chances.miss(Source::Model);
+            self.chances.miss(self.source());
         }
         if guesses > 0 || in_vain {
-            let ms = round.draft_ms / guesses.max(1) as f64;
+            let ms = round.draft_ms / if self.block.is_some() { 1.0 } else { guesses.max(1) as f64 };
             self.guess_ms = Some(self.guess_ms.map_or(ms, |before| before + 0.2 * (ms - before)));
             self.tries_left = self.tries_left.saturating_sub(1);
         }

@@ -117,7 +117,15 @@ impl Chances {
                 let children: Vec<usize> =
                     (*at + 1..tree.width()).filter(|&node| tree.parent(node) == Some(*at)).collect();
                 for &child in &children {
-                    self.count(tree.guess(child), tree.depth_of(child), tree.token(child) == token);
+                    let guess = tree.guess(child);
+                    self.by_class[index(guess.source)].0[class(guess.probability)]
+                        .count(guess.token == token);
+                }
+                if let Some(&child) = children.first() {
+                    // At a depth one of several guesses is enough.
+                    let right = children.iter().any(|&child| tree.token(child) == token);
+                    let depth = tree.depth_of(child).min(DEPTHS);
+                    self.by_depth[index(tree.guess(child).source)][depth - 1].count(right);
                 }
                 let right = children.into_iter().find(|&child| tree.token(child) == token);
                 right.map(|child| *at = child).is_some()
@@ -140,11 +148,6 @@ impl Chances {
     /// Forgets proposals for another text.
     pub(super) fn start_reply(&mut self) {
         self.followed.clear();
-    }
-
-    fn count(&mut self, guess: Guess, depth: usize, right: bool) {
-        self.by_class[index(guess.source)].0[class(guess.probability)].count(right);
-        self.by_depth[index(guess.source)][depth.min(DEPTHS) - 1].count(right);
     }
 }
 

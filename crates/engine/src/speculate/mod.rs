@@ -60,7 +60,8 @@ impl Speculator {
     /// `parking` stops while that loses.
     pub fn new(drafter: Box<dyn Drafter>, draft_max: Option<usize>, parking: bool) -> Self {
         let max = draft_max.unwrap_or(drafter.default_max());
-        let budget = Budget::new(max, draft_max.is_some(), drafter.is_costly(), parking);
+        let budget =
+            Budget::new(max, draft_max.is_some(), drafter.is_costly(), parking).with_block(drafter.block());
         Self { drafter, budget }
     }
 
@@ -194,6 +195,7 @@ impl<'a> Generation<'a> {
         let Speculator { drafter, budget } = speculator;
         budget.start_reply();
         let drafter = drafter.as_mut();
+        target.set_taps(drafter.taps());
         budget.pipeline.meet(target.info(), drafter);
         Ok(Self { target, drafter, budget, session, options, stats, prefilled: false })
     }
@@ -212,13 +214,21 @@ impl<'a> Generation<'a> {
         let prompt = self.session.prompt();
         let before_last = &prompt[..prompt.len() - 1];
         let held = self.target.sync(before_last);
+        let held = self.drafter.resume_at(prompt, held);
+        self.target.truncate(held);
         // Where an earlier call was cancelled, what it read is in the cache now.
         self.stats.reused_tokens = held - self.stats.read_tokens;
         let Options { prefill_chunk, cancel, clock, .. } = &self.options;
-        let read = self.target.read(&before_last[held..], *prefill_chunk, clock.as_ref(), &mut |read| {
+        let mut go_on = |read| {
             progress(held + read, prompt.len());
             !cancel.load(Ordering::Relaxed)
-        })?;
+        };
+        let drafter = &mut *self.drafter;
+        let mut passed = |position, tokens: &[u32], rows: &Rows| {
+            drafter.follow(position, tokens, rows, &(0..tokens.len()).collect::<Vec<_>>());
+        };
+        let (unread, clock) = (&before_last[held..], clock.as_ref());
+        let read = self.target.read_and(unread, *prefill_chunk, clock, &mut go_on, &mut passed)?;
         let read_at = self.options.clock.now_ms();
         self.stats.read_tokens += read;
         self.stats.prefill_ms += read_at - start;
@@ -252,7 +262,7 @@ impl<'a> Generation<'a> {
         let first = self.stats.rounds == 0;
         let proposal = self.propose();
         let (proposed, drafted_ms) = (proposal.drafted(), watch.elapsed_ms());
-        let guesses = (1..proposal.width()).filter(|&i| proposal.guess(i).source == Source::Model).count();
+        let guesses = (1..proposal.width()).filter(|&i| proposal.guess(i).source.is_costly()).count();
         let draft = self.budget.cut(proposal, drafted_ms);
         watch.drafted();
         let Verified { rows, ahead, waited_ms, .. } = self.verify(&draft)?;
@@ -263,6 +273,8 @@ impl<'a> Generation<'a> {
             Some(dice) => accept_by_rejection(&draft, &rows, tokens, sampler, dice.as_ref())?,
         };
         self.target.keep(&accepted.rows)?;
+        let kept: Vec<u32> = accepted.rows.iter().map(|&row| draft.token(row)).collect();
+        self.drafter.follow(self.session.len() - 1, &kept, &rows, &accepted.rows);
         let committed = self.session.commit(&accepted.tokens);
         if self.session.done() {
             // The reply may have ended before the accepted path did.

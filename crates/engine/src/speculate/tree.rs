@@ -29,13 +29,16 @@ pub enum Source {
     History,
     /// A drafting model.
     Model,
+    /// A trained head of the target's.
+    Head,
     /// A drafter of the embedding program's own that costs next to nothing; one that takes time is a [`Source::Model`].
     Own,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Source; 5] = [Source::Ngram, Source::Suffix, Source::History, Source::Model, Source::Own];
+    pub const ALL: [Source; 6] =
+        [Source::Ngram, Source::Suffix, Source::History, Source::Model, Source::Head, Source::Own];
 
     /// Its name in tables and traces.
     pub fn name(self) -> &'static str {
@@ -44,8 +47,14 @@ impl Source {
             Source::Suffix => "suffix",
             Source::History => "history",
             Source::Model => "model",
+            Source::Head => "head",
             Source::Own => "own",
         }
+    }
+
+    /// Whether its guesses take time.
+    pub fn is_costly(self) -> bool {
+        matches!(self, Source::Model | Source::Head)
     }
 }
 

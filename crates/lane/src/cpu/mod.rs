@@ -7,6 +7,7 @@
 //! numerics; threads only choose who computes a value, never how.
 //! Not here: the loops over numbers (`pilotfish_tensor::kernels`).
 
+mod draft_head;
 mod head;
 mod kv;
 mod memory;
@@ -20,12 +21,13 @@ mod run;
 mod threads;
 mod workspace;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pilotfish_model::Model;
 use pilotfish_tensor::kernels::Kernels;
 
 use crate::{Batch, Lane, LaneError, LaneInfo, Rows};
+pub use draft_head::{CpuHead, HeadOptions};
 use kv::KvCache;
 pub use kv::KvType;
 pub use memory::Memory;
@@ -82,7 +84,7 @@ pub struct CpuLane {
     kernels: &'static Kernels,
     best_of_first: usize,
     plan: Plan,
-    threads: Threads,
+    threads: Arc<Mutex<Threads>>, // shared with a head, which works while the lane does not
     kv: KvCache,
     ropes: Vec<RopeTable>,
     workspace: Workspace,
@@ -122,10 +124,13 @@ impl CpuLane {
             vocab: graph.vocab(),
             max_width: MAX_WIDTH,
             threads: threads.n(),
+            layers: graph.n_layers(),
+            hidden: model.config().hidden,
         };
         let workspace = Workspace::new(plan.n_buffers(), options.poison);
         let best_of_first = options.best_of_first.unwrap_or(info.vocab).clamp(1, info.vocab);
         let speculative = Batch::new();
+        let threads = Arc::new(Mutex::new(threads));
         Ok(Self { model, info, kernels, best_of_first, plan, threads, kv, ropes, workspace, speculative })
     }
 
@@ -143,6 +148,7 @@ impl CpuLane {
         if needed > self.info.context {
             return Err(LaneError::ContextFull { needed, context: self.info.context });
         }
+        self.info.check_taps(batch)?;
         let vocab = self.info.vocab;
         match batch.rows().iter().find(|row| row.token as usize >= vocab) {
             Some(row) => Err(LaneError::BadToken { token: row.token, vocab }),
@@ -177,7 +183,7 @@ impl Lane for CpuLane {
             paths: &paths,
             best_of_first: self.best_of_first,
         }
-        .run(&mut self.threads, &mut self.kv, &mut self.workspace);
+        .run(&mut lock(&self.threads), &mut self.kv, &mut self.workspace);
         self.speculative = batch.clone();
         Ok(rows)
     }
@@ -195,6 +201,11 @@ impl Lane for CpuLane {
         self.speculative = Batch::new();
         self.kv.truncate(len);
     }
+}
+
+/// The threads, for one job after another. A job that panicked left them usable.
+fn lock(threads: &Mutex<Threads>) -> MutexGuard<'_, Threads> {
+    threads.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Physical cores this process may use; hyper-threads share the multipliers that matter here.

@@ -44,6 +44,7 @@ impl Pass<'_> {
     pub(super) fn run(&self, threads: &mut Threads, kv: &mut KvCache, workspace: &mut Workspace) -> Rows {
         workspace.quantized.forget();
         let mut rows = Rows::default();
+        let mut taps = Vec::new();
         let mut ops = self.model.graph().ops();
         while let [op, rest @ ..] = ops {
             ops = match *op {
@@ -53,13 +54,29 @@ impl Pass<'_> {
                     self.linears(threads, workspace, x, linears);
                     rest
                 }
+                Op::Tap { x, layer } => {
+                    self.tap(workspace, x, layer, &mut taps);
+                    rest
+                }
                 _ => {
                     self.op(op, threads, kv, workspace, &mut rows);
                     rest
                 }
             };
         }
-        rows
+        rows.with_taps(taps)
+    }
+
+    /// Copies a residual stream out, where the batch asked for it.
+    fn tap(&self, workspace: &Workspace, x: ValueId, layer: usize, taps: &mut Vec<f32>) {
+        let (width, asked) = (self.model.graph().width(x), self.batch.taps());
+        let stream = self.value(workspace, x);
+        for at in (0..asked.len()).filter(|&at| asked[at] == layer) {
+            taps.resize(self.batch.width() * asked.len() * width, 0.0);
+            for (row, x) in stream.chunks_exact(width).enumerate() {
+                taps[(row * asked.len() + at) * width..][..width].copy_from_slice(x);
+            }
+        }
     }
 
     /// Neighbouring linear operations that read the same value.
@@ -109,7 +126,7 @@ impl Pass<'_> {
                     }
                 });
             }
-            Op::Linear { .. } => unreachable!("done with its neighbours"),
+            Op::Linear { .. } | Op::Tap { .. } => unreachable!("done by `run`"),
             Op::Rope { x, rope, head_dim, .. } => {
                 let x = self.value(workspace, x);
                 let (table, params) = (&self.ropes[rope.index()], graph.rope(rope));
@@ -138,8 +155,6 @@ impl Pass<'_> {
                     self.kernels.add(&a[at.clone()], &b[at], y);
                 });
             }
-            // A name for readers of hidden states; nothing on this lane reads them yet.
-            Op::Tap { .. } => {}
             Op::Head { x, weight } => *rows = self.head(threads, workspace, x, weight),
         }
         if let Some(value) = out {
@@ -290,7 +305,12 @@ fn pieces(rows: usize, n_kv_heads: usize, n_rep: usize, threads: usize) -> (usiz
 }
 
 /// Calls `f(row, y_row)` for every row of `y`, `[rows, width]`, in one run of rows a thread where there is enough to do.
-fn each_row(threads: &mut Threads, y: &mut [f32], width: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+pub(super) fn each_row(
+    threads: &mut Threads,
+    y: &mut [f32],
+    width: usize,
+    f: impl Fn(usize, &mut [f32]) + Sync,
+) {
     let n_rows = y.len() / width;
     let run = n_rows.div_ceil(threads.share(y.len()));
     let runs: Vec<(usize, &mut [f32])> = y.chunks_mut(run * width).enumerate().collect();

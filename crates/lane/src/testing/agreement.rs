@@ -10,6 +10,7 @@
 use crate::{Batch, Lane, LaneError, Outputs, Row, Want};
 
 use super::hash_tokens;
+use super::taps::taps_follow_their_rows;
 
 /// Makes a fresh lane; every call must give the same model.
 pub type Make<'a> = dyn FnMut() -> Box<dyn Lane> + 'a;
@@ -31,6 +32,7 @@ pub fn all(make: &mut Make<'_>) {
     kept_path_continues_like_a_chain(make, &tokens);
     dropped_rows_leave_no_trace(make, &tokens);
     truncated_lane_equals_a_fresh_one(make, &tokens);
+    taps_follow_their_rows(make, &tokens);
     errors_are_named_and_harmless(make);
 }
 
@@ -267,7 +269,7 @@ fn context_ends_with_an_error(lane: &mut dyn Lane, token: u32) {
 }
 
 /// Feeds one token, keeps it and returns its logits.
-fn step(lane: &mut dyn Lane, token: u32) -> Vec<f32> {
+pub(super) fn step(lane: &mut dyn Lane, token: u32) -> Vec<f32> {
     let rows = lane.forward(&Batch::chain(&[token], Want::Logits)).expect("one row runs");
     lane.keep(&[0]).expect("one row can be kept");
     let logits = rows.logits(0).expect("logits were wanted").to_vec();
@@ -282,7 +284,7 @@ fn append(lane: &mut dyn Lane, tokens: &[u32]) {
 }
 
 /// Feeds `tokens` in as many passes as the lane's width asks for.
-fn append_all(lane: &mut dyn Lane, tokens: &[u32]) {
+pub(super) fn append_all(lane: &mut dyn Lane, tokens: &[u32]) {
     let width = lane.info().max_width;
     for chunk in tokens.chunks(width) {
         append(lane, chunk);
@@ -299,7 +301,7 @@ fn chain_of(tokens: &[u32], want: Want) -> Batch {
 }
 
 /// A tree of `width` rows with forks and several roots; every row wants logits.
-fn random_tree(lane: &dyn Lane, width: usize, seed: u64) -> Batch {
+pub(super) fn random_tree(lane: &dyn Lane, width: usize, seed: u64) -> Batch {
     let vocab = lane.info().vocab as u64;
     let mut batch = Batch::new();
     for i in 0..width {
@@ -321,7 +323,7 @@ fn lowest_argmax(logits: &[f32]) -> u32 {
     best as u32
 }
 
-fn same_bits(got: &[f32], expected: &[f32], what: &str) {
+pub(super) fn same_bits(got: &[f32], expected: &[f32], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}: number of logits");
     for (id, (a, b)) in got.iter().zip(expected).enumerate() {
         assert_eq!(a.to_bits(), b.to_bits(), "{what}: logit {id} is {a} instead of {b}");
@@ -338,6 +340,7 @@ mod tests {
     #[derive(Clone, Copy, PartialEq)]
     enum Mistake {
         WidthChangesBits,
+        TapsOfTheRowBefore,
         KeepsTheFirstRowsInstead,
         TruncateForgetsNothing,
         SiblingsLeak,
@@ -375,7 +378,9 @@ mod tests {
                 Outputs::Logits(logits) => Outputs::Logits(nudge(logits)),
                 other => other.clone(),
             });
-            Ok(Rows::new(outputs.collect()))
+            let shift = usize::from(self.mistake == Mistake::TapsOfTheRowBefore);
+            let taps = (0..rows.width()).flat_map(|i| rows.taps(i.saturating_sub(shift)).to_vec());
+            Ok(Rows::new(outputs.collect()).with_taps(taps.collect()))
         }
 
         fn keep(&mut self, rows: &[usize]) -> Result<(), LaneError> {
@@ -401,6 +406,7 @@ mod tests {
     fn every_planted_mistake_is_noticed() {
         for mistake in [
             Mistake::WidthChangesBits,
+            Mistake::TapsOfTheRowBefore,
             Mistake::KeepsTheFirstRowsInstead,
             Mistake::TruncateForgetsNothing,
             Mistake::SiblingsLeak,

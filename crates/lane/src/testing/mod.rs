@@ -9,5 +9,8 @@
 
 pub mod agreement;
 mod scripted;
+mod scripted_head;
+mod taps;
 
 pub use scripted::{Fault, Pass, ScriptedLane, hash_tokens};
+pub use scripted_head::ScriptedHead;

@@ -58,6 +58,8 @@ impl ScriptedLane {
             vocab,
             max_width: 4096,
             threads: 1,
+            layers: 5,
+            hidden: 3,
         };
         Self {
             info,
@@ -151,11 +153,25 @@ impl ScriptedLane {
         if let Some(row) = batch.rows().iter().find(|row| row.token as usize >= self.info.vocab) {
             return Err(LaneError::BadToken { token: row.token, vocab: self.info.vocab });
         }
+        self.info.check_taps(batch)?;
         let needed = self.committed.len() + batch.height();
         if needed > self.info.context {
             return Err(LaneError::ContextFull { needed, context: self.info.context });
         }
         Ok(())
+    }
+
+    /// Committed tokens, ancestors of row `i`, and itself.
+    fn prefix(&self, batch: &Batch, i: usize) -> Vec<u32> {
+        let path = batch.path(i).into_iter().map(|row| batch.rows()[row].token);
+        self.committed.iter().copied().chain(path).collect()
+    }
+
+    /// The residual stream after `layer` behind `prefix`: its last token, and numbers hashed from both.
+    pub fn tap(&self, layer: usize, prefix: &[u32]) -> Vec<f32> {
+        let mut tap = hashed_logits(layer as u64, prefix, self.info.hidden, 1.0);
+        tap[0] = *prefix.last().expect("a row has a token") as f32;
+        tap
     }
 
     fn row(&self, batch: &Batch, i: usize, poisoned: bool) -> Outputs {
@@ -166,8 +182,7 @@ impl ScriptedLane {
         if poisoned {
             return Outputs::NonFinite;
         }
-        let mut prefix = self.committed.clone();
-        prefix.extend(batch.path(i).into_iter().map(|row| batch.rows()[row].token));
+        let prefix = self.prefix(batch, i);
         let logits = (self.script)(&prefix);
         assert_eq!(logits.len(), self.info.vocab, "the script returns one logit per token");
         if logits.iter().any(|logit| !logit.is_finite()) {
@@ -210,8 +225,14 @@ impl Lane for ScriptedLane {
         }
         let poisoned = fault == Some(Fault::NonFinite);
         let outputs = (0..batch.width()).map(|i| self.row(batch, i, poisoned)).collect();
+        let mut taps = Vec::new();
+        if !batch.taps().is_empty() {
+            for prefix in (0..batch.width()).map(|i| self.prefix(batch, i)) {
+                batch.taps().iter().for_each(|&layer| taps.extend(self.tap(layer, &prefix)));
+            }
+        }
         self.speculative = batch.clone();
-        Ok(Rows::new(outputs))
+        Ok(Rows::new(outputs).with_taps(taps))
     }
 
     fn keep(&mut self, rows: &[usize]) -> Result<(), LaneError> {

@@ -138,8 +138,31 @@ impl Safetensors {
     /// # Errors
     /// The tensor is missing or has another type.
     pub fn f32s(&self, name: &str) -> Result<Vec<f32>, ModelError> {
-        let tensor = self.require_tensor(name)?;
-        let block_type = match tensor.dtype {
+        let (block_type, bytes) = self.floats(name)?;
+        let mut out = vec![0.0; bytes.len().checked_div(block_type.block_bytes()).unwrap_or(0)];
+        block_type.decode(bytes, &mut out);
+        Ok(out)
+    }
+
+    /// The numbers of one entry of the first dimension of such a tensor, in place of what `out` held.
+    ///
+    /// # Errors
+    /// As [`Safetensors::f32s`].
+    ///
+    /// # Panics
+    /// When the tensor has no such row.
+    pub fn row_f32s(&self, name: &str, row: usize, out: &mut Vec<f32>) -> Result<(), ModelError> {
+        let (block_type, bytes) = self.floats(name)?;
+        let rows = self.require_tensor(name)?.shape.first().copied().unwrap_or(1);
+        let each = bytes.len().checked_div(rows).unwrap_or(0);
+        let bytes = bytes.chunks_exact(each.max(1)).nth(row).unwrap_or_else(|| panic!("row {row} of {rows}"));
+        out.resize(bytes.len().checked_div(block_type.block_bytes()).unwrap_or(0), 0.0);
+        block_type.decode(bytes, out);
+        Ok(())
+    }
+
+    fn floats(&self, name: &str) -> Result<(BlockType, &[u8]), ModelError> {
+        let block_type = match self.require_tensor(name)?.dtype {
             Dtype::F32 => BlockType::F32,
             Dtype::F16 => BlockType::F16,
             Dtype::BF16 => BlockType::BF16,
@@ -148,10 +171,7 @@ impl Safetensors {
                 return Err(ModelError::unsupported(&self.file, Section::TensorTable, Some(name), problem));
             }
         };
-        let bytes = self.bytes(name)?;
-        let mut out = vec![0.0; bytes.len().checked_div(block_type.block_bytes()).unwrap_or(0)];
-        block_type.decode(bytes, &mut out);
-        Ok(out)
+        Ok((block_type, self.bytes(name)?))
     }
 
     /// The free-form strings of all shards.

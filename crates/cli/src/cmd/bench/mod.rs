@@ -102,6 +102,9 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
         if load.draft_model.is_some() {
             return Err(usage("--curve measures the target alone; drop -md"));
         }
+        if load.head.is_some() {
+            return Err(usage("--curve measures the target alone; drop --head"));
+        }
         load.drafter = DrafterChoice::None;
     }
     let mut trace = args.draft.open_trace(args.out.as_deref())?;
@@ -163,8 +166,9 @@ fn measure(
     let drafter = match (drafter, engine.draft_file()) {
         (DrafterChoice::None, _) => None,
         (_, Some(file)) => {
-            // `model` is a member's name; which model, only the file tells.
-            let name = engine.drafter().replace("model", &file.name);
+            // `model` and `head` are members' names; which one, only the file tells.
+            let member = |name| if matches!(name, "model" | "head") { file.name.as_str() } else { name };
+            let name = engine.drafter().split('+').map(member).collect::<Vec<_>>().join("+");
             Some(record::Drafter { name, sha256: Some(sha256(&file.path)?) })
         }
         (_, None) => Some(record::Drafter { name: engine.drafter().to_owned(), sha256: None }),

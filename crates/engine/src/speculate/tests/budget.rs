@@ -149,3 +149,50 @@ fn speculation_budget_counts_the_price_of_asking_in_vain() {
     }
     assert!(asked < 60 && budget.parked(), "{asked}");
 }
+
+/// Plays rounds of a drafter that makes guesses of these probabilities in 2 ms, of which the first `right` are right, on
+/// a text that counts up; returns how many were verified in each.
+fn play_blocks(budget: &mut Budget, row_ms: f64, rounds: usize, right: usize, chances: &[f32]) -> Vec<usize> {
+    let mut last = 0;
+    let mut play = || {
+        let mut tree = TokenTree::root(last);
+        if budget.next().costly > 0 {
+            for (at, &probability) in chances.iter().enumerate() {
+                let token = if at < right { last + 1 + at as u32 } else { 0 };
+                tree.push(at, Guess { token, probability, source: Source::Head });
+            }
+        }
+        let (guesses, draft_ms) = (tree.drafted(), if tree.drafted() > 0 { 2.0 } else { 0.0 });
+        let draft = budget.cut(tree, draft_ms);
+        let committed = right.min(draft.drafted()) as u32 + 1;
+        let total_ms = 10.0 + row_ms * draft.drafted() as f64 + draft_ms;
+        let drafted = draft.drafted();
+        let cost = RoundCost { draft_ms, waited_ms: 0.0, total_ms, drafted, guesses, ahead: None };
+        budget.observe(cost, &(last + 1..=last + committed).collect::<Vec<_>>());
+        last += committed;
+        draft.drafted()
+    };
+    (0..rounds).map(|_| play()).collect()
+}
+
+#[test]
+fn speculation_budget_asks_for_whole_blocks_and_verifies_what_pays() {
+    let mut budget = budget(1.0, true).with_block(Some(5));
+    assert_eq!(budget.next().costly, 5, "a part costs the same");
+    // The head is sure of three guesses and not of the two behind them.
+    let verified = play_blocks(&mut budget, 1.0, 100, 3, &[0.95, 0.95, 0.95, 0.1, 0.1]);
+    assert!(verified[60..].iter().all(|&n| n == 3), "{verified:?}");
+    assert!(!budget.parked());
+    assert!((budget.guess_ms.unwrap() - 2.0).abs() < 1e-9, "a draft, not a guess");
+}
+
+#[test]
+fn speculation_budget_rests_a_block_that_loses_and_verifies_little_of_its_tries() {
+    let mut budget = budget(3.0, true).with_block(Some(5));
+    let verified = play_blocks(&mut budget, 3.0, 400, 0, &[0.7; 5]);
+    assert!(budget.parked(), "{verified:?}");
+    assert!(verified[8..].iter().all(|&n| n <= 2), "{verified:?}");
+    assert!(verified[8..].iter().filter(|&&n| n > 0).count() <= 5 * TRY_ROUNDS, "{verified:?}");
+    let verified = play_blocks(&mut budget, 3.0, 600, 5, &[0.7; 5]);
+    assert!(verified[599] == 5 && !budget.parked(), "{:?}", &verified[580..]);
+}

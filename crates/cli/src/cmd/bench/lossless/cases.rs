@@ -140,6 +140,7 @@ impl Setup {
             DrafterChoice::Ngram => "ngram",
             DrafterChoice::Suffix => "suffix",
             DrafterChoice::Model => "model",
+            DrafterChoice::Head => "head",
         };
         let depth = self.draft_max.map_or("auto".to_owned(), |depth| depth.to_string());
         [

@@ -43,7 +43,8 @@ pub(super) struct Asked<'a> {
 /// What the engine says, a record that does not fit or cannot be written, or token ids that differ.
 pub(super) fn run(load: &LoadOptions, asked: &Asked<'_>) -> anyhow::Result<Outcome> {
     let load = LoadOptions { past_replies: true, ..load.clone() };
-    let plain_load = LoadOptions { drafter: DrafterChoice::None, draft_model: None, ..load.clone() };
+    let plain_load =
+        LoadOptions { drafter: DrafterChoice::None, draft_model: None, head: None, ..load.clone() };
     let mut plain = load_engine(&plain_load, asked.verbose)?;
     let threads = plain.lane_info().threads;
     let listening = interrupt::listen();
@@ -60,6 +61,9 @@ pub(super) fn run(load: &LoadOptions, asked: &Asked<'_>) -> anyhow::Result<Outco
             speculating.draft_model = None;
         }
         speculating.pipeline = setup.pipeline;
+        if setup.drafter != DrafterChoice::Auto {
+            speculating.head = None;
+        }
         let mut engine = load_engine(&speculating, false)?;
         loop {
             let case = case(record.next_case, threads, load.draft_model.is_some());
@@ -92,11 +96,11 @@ fn begin(
     let sha256 = |path: &Path| catalog.sha256(path, &downloads).map_err(pilotfish::Error::from);
     let file = plain.file();
     let model = Model { name: file.name.clone(), sha256: sha256(&file.path)?, bytes: file.bytes };
-    let draft = match &load.draft_model {
-        None => None,
-        Some(_) => {
+    let draft = match load.draft_model.is_some() || load.head.is_some() {
+        false => None,
+        true => {
             let with_draft =
-                load_engine(&LoadOptions { drafter: DrafterChoice::Model, ..load.clone() }, false)?;
+                load_engine(&LoadOptions { drafter: DrafterChoice::Auto, ..load.clone() }, false)?;
             let file = with_draft.draft_file();
             let named = |file: &pilotfish::LocalModel| -> anyhow::Result<Drafter> {
                 Ok(Drafter { name: file.name.clone(), sha256: Some(sha256(&file.path)?) })
