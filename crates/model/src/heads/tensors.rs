@@ -31,17 +31,17 @@ pub(super) fn check(config: HeadConfig, tensors: Safetensors) -> Result<DraftHea
                 let problem = format!("has shape {:?}; the configuration needs {shape:?}", tensor.shape);
                 return Err(wrong(name, problem));
             }
-            Some(_) => {
-                if !all_finite(&tensors, name)? {
-                    return Err(ModelError::malformed(
-                        tensors.file(),
-                        Section::TensorData,
-                        Some(name),
-                        None,
-                        "holds a number that is not finite",
-                    ));
-                }
+            Some(_) if !all_finite(&tensors, name)? => {
+                let problem = "holds a number that is not finite";
+                return Err(ModelError::malformed(
+                    tensors.file(),
+                    Section::TensorData,
+                    Some(name),
+                    None,
+                    problem,
+                ));
             }
+            Some(_) => {}
         }
     }
     let ignored = |name: &str| {
