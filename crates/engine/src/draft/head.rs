@@ -17,7 +17,7 @@ use super::Drafter;
 use crate::error::DraftError;
 use crate::sampling::{Choice, Law, Sampler};
 use crate::session::Session;
-use crate::speculate::{Guess, Source, TokenTree};
+use crate::speculate::{Guess, Source, TokenTree, Worth};
 
 /// How likely a drawn guess is held to be: all the same, as nothing may be cut by what was drawn.
 const LIKELY: f32 = 0.7;
@@ -193,7 +193,7 @@ impl Drafter for HeadDrafter {
         Some(self.head.info().guesses)
     }
 
-    fn limit_costly(&mut self, depth: usize) {
+    fn limit_costly(&mut self, depth: usize, _: &Worth) {
         self.limit = depth;
     }
 
