@@ -56,8 +56,8 @@ pub(crate) fn open(device: Device, model: Arc<Model>, cpu: &CpuOptions) -> Resul
     }
 }
 
-/// A lane and the head that drafts for it.
-type LaneWithHead = (Box<dyn Lane>, Box<dyn Head>);
+/// A target and the head that drafts for it.
+pub(crate) type LaneAndHead = (Box<dyn Lane>, Box<dyn Head>);
 
 /// Puts a model and a head for it on a device, where they take turns.
 ///
@@ -68,7 +68,7 @@ pub(crate) fn open_with_head(
     model: Arc<Model>,
     cpu: &CpuOptions,
     head: DraftHead,
-) -> Result<LaneWithHead, Error> {
+) -> Result<LaneAndHead, Error> {
     match device {
         Device::Cpu => {
             let lane = CpuLane::new(model, cpu)?;

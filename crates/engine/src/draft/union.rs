@@ -106,7 +106,9 @@ impl Drafter for Union {
             let Some(tree) = member.check(proposed) else { continue };
             let expected = expected(&tree);
             if member.drafter.is_costly() {
-                made = tree.drafted();
+                // The price is that of a guess, or of a whole block.
+                let block = member.drafter.block().is_some();
+                made = if block { tree.drafted().min(1) } else { tree.drafted() };
             }
             if expected > most {
                 (best, most, by) = (tree, expected, Some(i));

@@ -279,12 +279,12 @@ impl Budget {
         let tokens_per_ms = best.gain().max(1.0) / best.plain_ms;
         let floor = |made: usize| {
             let more_ms = guess_ms + (self.ms(made + 2) - self.ms(made + 1)).max(0.0);
-            more_ms * tokens_per_ms / self.chances.at(Source::Model, made + 1)
+            more_ms * tokens_per_ms / self.chances.at(self.source(), made + 1)
         };
         // Whether it drafts at all was decided by the average text.
         let most = self.max.min(DEEPEST_COSTLY);
         let floors = (0..most).map(|made| if made == 0 { 0.0 } else { floor(made) }).collect();
-        Worth::new(floors, self.chances.tallies(Source::Model).clone(), guess_ms * tokens_per_ms)
+        Worth::new(floors, self.chances.tallies(self.source()).clone(), guess_ms * tokens_per_ms)
     }
 
     /// Whether a draft promises enough.

@@ -32,13 +32,13 @@ pub(super) fn check(config: HeadConfig, tensors: Safetensors) -> Result<DraftHea
                 return Err(wrong(name, problem));
             }
             Some(_) if !all_finite(&tensors, name)? => {
-                let why = "holds a number that is not finite";
+                let problem = "holds a number that is not finite";
                 return Err(ModelError::malformed(
                     tensors.file(),
                     Section::TensorData,
                     Some(name),
                     None,
-                    why,
+                    problem,
                 ));
             }
             Some(_) => {}
