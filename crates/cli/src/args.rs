@@ -5,7 +5,7 @@
 //! Invariant: turning a group into options of the library fails only with a usage error that names the flag.
 //! Not here: llama.cpp's multi-letter short flags and removed flags (`argv`), doing anything (`cmd`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pilotfish::{
@@ -20,6 +20,7 @@ use crate::env;
 use crate::exit::usage;
 use crate::numbers::{number, threads, whole};
 use crate::output::note;
+use crate::trace::Trace;
 
 /// Runs large language models with lossless speculative decoding.
 #[derive(Debug, Parser)]
@@ -148,6 +149,9 @@ pub(crate) struct DraftArgs {
     /// Keep answers in this file, as token ids, and look them up in later runs; for --drafter auto and suffix.
     #[arg(long, value_name = "FILE")]
     pub(crate) spec_history: Option<PathBuf>,
+    /// Write what every round did to this file, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// How guesses are judged once --temp is above 0.
     #[arg(long, value_enum, default_value_t = SpecSamplingName::Coupled)]
     pub(crate) spec_sampling: SpecSamplingName,
@@ -343,11 +347,32 @@ impl DraftArgs {
         Ok(())
     }
 
+    /// Opens the file of `--trace`, if there is one; `out` is the file of another flag.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub(crate) fn open_trace(&self, out: Option<&Path>) -> anyhow::Result<Trace> {
+        let others = [("--spec-history", self.spec_history.as_deref()), ("--out", out)];
+        Trace::open(self.trace.as_deref(), &others)
+    }
+
     /// The flag by which somebody asked for guesses, if one was given.
     fn asked_by(&self) -> Option<&'static str> {
         let drafter = self.drafter.filter(|name| *name != DrafterName::None);
         let by_whom = self.model_draft.as_ref().map(|_| "-md").or(drafter.map(|_| "--drafter"));
         by_whom.or(self.shaped_by())
+    }
+
+    /// The flag of which `bench --lossless` tries every value itself, if one was given.
+    pub(crate) fn varied_by_lossless(&self) -> Option<&'static str> {
+        let flags = [
+            ("--spec", self.spec.is_some()),
+            ("--drafter", self.drafter.is_some()),
+            ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
+            ("--spec-sampling rejection", self.spec_sampling() == SpecSampling::Rejection),
+            ("--trace", self.trace.is_some()),
+        ];
+        flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
     /// The flag by which somebody said how guesses are made, if one was given.

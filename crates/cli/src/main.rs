@@ -6,6 +6,7 @@
 mod args;
 mod argv;
 mod cmd;
+mod drafts;
 mod env;
 mod exit;
 mod interrupt;
@@ -15,6 +16,7 @@ mod progress;
 mod prompt;
 mod refusal;
 mod timings;
+mod trace;
 mod units;
 
 use std::ffi::OsString;

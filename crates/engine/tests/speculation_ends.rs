@@ -279,6 +279,6 @@ fn speculation_session_drops_what_lies_behind_the_end() {
     assert_eq!(session.reply(), [3, 4, 5, 7]);
     assert_eq!(session.commit(&[8]).count, 0);
     assert_eq!(session.finish(), Some(FinishReason::EndToken));
-    assert_eq!(session.cancel(), "", "a reply that has ended is not cancelled");
+    assert_eq!(session.cancel().text, "", "a reply that has ended is not cancelled");
     assert_eq!(session.sampler().params(), &SamplingParams::greedy());
 }

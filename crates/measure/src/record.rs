@@ -128,12 +128,29 @@ pub struct Prompt {
     pub tau: Option<f64>,
     /// `[k]`: share of rounds that drafted at least k + 1 tokens in which the first k + 1 were all accepted.
     pub accepted_by_position: Vec<f64>,
+    /// What became of the guesses of each source, over all speculative runs; empty in records made before there was
+    /// the field.
+    #[serde(default)]
+    pub by_source: Vec<SourceCount>,
     /// Whether all runs, plain and speculative, gave equal token ids; null when nothing was drafted.
     pub lossless: Option<bool>,
     /// Whether speculation was parked at the end of any run.
     pub parked: bool,
     /// Why it was parked.
     pub reason: Option<String>,
+}
+
+/// Guesses of one source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceCount {
+    /// Who guessed: `ngram`, `suffix`, `history`, `model`, …
+    pub source: String,
+    /// Rounds in which a guess of it was verified.
+    pub rounds: usize,
+    /// Its guesses that were verified.
+    pub drafted: usize,
+    /// Of those, how many became part of the reply.
+    pub accepted: usize,
 }
 
 /// Geometric means over the prompts.
@@ -383,7 +400,10 @@ fn folder(path: &Path) -> &Path {
 /// Replaces the file at `path` with `bytes`: written beside it, flushed to the disk, renamed over it, and the
 /// directory flushed where the system allows. A failure leaves the old file and no temporary one. A link is followed;
 /// what is no regular file (a device, a pipe) is written to, never replaced.
-fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// What the system says.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = match destination(path)? {
         Destination::File(path) => path,
         Destination::Special(path) => return OpenOptions::new().write(true).open(path)?.write_all(bytes),

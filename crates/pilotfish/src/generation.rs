@@ -1,11 +1,12 @@
 //! One answer as an iterator of events.
 //!
-//! Each step runs rounds of the engine's loop until one yields text; the last event is [`Event::Finished`]. An error
-//! ends the iteration.
+//! Each step runs rounds of the engine's loop until one yields an event; the last event is [`Event::Finished`]. An
+//! error ends the iteration.
 //!
 //! Invariant: the joined [`Event::Text`]s are the answer, whole characters only, without the stop string.
 //! Not here: the loop itself (`pilotfish_engine::speculate::Generation`).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use pilotfish_engine::CachedLane;
@@ -16,7 +17,7 @@ use pilotfish_model::Model;
 use pilotfish_model::text::{StopStrings, Tokenizer};
 
 use crate::history::HistoryFile;
-use crate::{Error, GenerateOptions};
+use crate::{Error, GenerateOptions, RoundRecord};
 
 /// Something that happened while answering.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ use crate::{Error, GenerateOptions};
 pub enum Event {
     /// A piece of the answer.
     Text(String),
+    /// A round is over; its text follows, if it has any. Only with [`GenerateOptions::rounds`].
+    Round(Box<RoundRecord>),
     /// The answer is complete.
     Finished(Box<Summary>),
 }
@@ -51,6 +54,9 @@ pub struct Summary {
 pub struct Generation<'a> {
     // Gone once the answer has ended or failed.
     running: Option<speculate::Generation<'a>>,
+    // What the last round brought and was not read yet.
+    pending: VecDeque<Event>,
+    rounds: bool,
     logprobs: Vec<Logprobs>,
     model: Arc<Model>,
     history: Option<&'a mut HistoryFile>,
@@ -87,17 +93,33 @@ impl<'a> Generation<'a> {
             ..Options::default()
         };
         let running = speculate::Generation::new(target, speculator, session, engine_options)?;
-        Ok(Self { running: Some(running), logprobs: Vec::new(), model: Arc::clone(model), history })
+        Ok(Self {
+            running: Some(running),
+            pending: VecDeque::new(),
+            rounds: options.rounds,
+            logprobs: Vec::new(),
+            model: Arc::clone(model),
+            history,
+        })
     }
 
-    /// Runs a round; `None` once the answer has ended.
+    /// Runs rounds up to the next event; `None` once the answer has ended.
     fn step(&mut self) -> Option<Result<Event, Error>> {
         loop {
-            match self.running.as_mut()?.next_round() {
-                Ok(Some(round)) => {
-                    self.logprobs.extend(round.logprobs);
-                    if !round.text.is_empty() {
-                        return Some(Ok(Event::Text(round.text)));
+            if let Some(event) = self.pending.pop_front() {
+                return Some(Ok(event));
+            }
+            let running = self.running.as_mut()?;
+            match running.next_round() {
+                Ok(Some(mut round)) => {
+                    self.logprobs.append(&mut round.logprobs);
+                    let text = std::mem::take(&mut round.text);
+                    if self.rounds {
+                        let record = RoundRecord::new(round, running.stats().rounds, running.report());
+                        self.pending.push_back(Event::Round(Box::new(record)));
+                    }
+                    if !text.is_empty() {
+                        self.pending.push_back(Event::Text(text));
                     }
                 }
                 Ok(None) => {

@@ -30,6 +30,7 @@ mod history;
 pub mod lanes;
 mod load;
 mod options;
+mod round;
 mod whole;
 
 pub use engine::{Engine, Prompt};
@@ -38,9 +39,12 @@ pub use generation::{Event, Generation, Summary};
 pub use lanes::{CpuOptions, Device, KvType, MAX_THREADS, Memory, Roofline};
 pub use load::{ModelRef, default_model, find_model};
 pub use options::{DEFAULT_CONTEXT, DrafterChoice, GenerateOptions, LoadOptions};
+pub use round::RoundRecord;
 
 pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Quiet};
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
-pub use pilotfish_engine::session::FinishReason;
-pub use pilotfish_engine::speculate::{SpecSampling, SpeculationReport, Stats};
+pub use pilotfish_engine::session::{FinishReason, Piece};
+pub use pilotfish_engine::speculate::{
+    BySource, RoundFigures, Source, SourceCount, SpecSampling, SpeculationReport, Stats,
+};
 pub use pilotfish_model::text::Message;

@@ -98,6 +98,8 @@ pub struct GenerateOptions {
     pub spec_sampling: SpecSampling,
     /// Report each token's log-probability under the model itself, and this many best tokens.
     pub logprobs: Option<usize>,
+    /// Tell of every round too, by [`Event::Round`](crate::Event::Round).
+    pub rounds: bool,
     /// Set it from another thread, or from a signal handler, to stop.
     pub cancel: Arc<AtomicBool>,
 }
@@ -112,6 +114,7 @@ impl Default for GenerateOptions {
             speculate: true,
             spec_sampling: SpecSampling::default(),
             logprobs: None,
+            rounds: false,
             cancel: Arc::new(AtomicBool::new(false)),
         }
     }

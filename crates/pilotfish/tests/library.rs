@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use pilotfish::{
     CpuOptions, DEFAULT_CONTEXT, DrafterChoice, Engine, Error, ErrorKind, Event, FinishReason,
-    GenerateOptions, Generation, KvType, LoadOptions, MAX_THREADS, Message, ModelRef, Prompt, SamplingParams,
-    SpecSampling, Summary,
+    GenerateOptions, Generation, KvType, LoadOptions, MAX_THREADS, Message, ModelRef, Prompt, RoundRecord,
+    SamplingParams, SpecSampling, Summary,
 };
 use pilotfish_model::Family;
 use pilotfish_model::testing::TinySpec;
@@ -333,4 +333,34 @@ fn threads_have_a_most_that_is_named() {
         assert_eq!(error.kind(), ErrorKind::Usage);
         assert_eq!(error.to_string(), format!("-t cannot be `{threads}`: it must be 1 to 512"));
     }
+}
+
+#[test]
+fn rounds_are_told_to_those_who_ask() {
+    let mut engine = Folder::new(&llama()).engine();
+    let (text, summary) = read(engine.complete("ab ab ab", &few(60)).unwrap());
+    let options = GenerateOptions { rounds: true, ..few(60) };
+    let mut rounds: Vec<RoundRecord> = Vec::new();
+    let (mut pieces, mut last_text, mut end) = (String::new(), String::new(), None);
+    for event in engine.complete("ab ab ab", &options).unwrap() {
+        match event.unwrap() {
+            Event::Round(round) => {
+                last_text = round.pieces.iter().map(|piece| piece.text.as_str()).collect();
+                pieces += &last_text;
+                rounds.push(*round);
+            }
+            Event::Text(piece) => assert_eq!(piece, last_text, "a round's text follows it"),
+            Event::Finished(summary) => end = Some(*summary),
+            other => panic!("{other:?}"),
+        }
+    }
+    let end = end.expect("a summary ends it");
+    assert_eq!((pieces, &end.tokens), (text, &summary.tokens));
+    assert!(rounds.iter().map(|round| round.round).eq(0..end.stats.rounds));
+    let sum = |figure: fn(&RoundRecord) -> usize| rounds.iter().map(figure).sum::<usize>();
+    assert_eq!(sum(|round| round.figures.drafted), end.stats.drafted);
+    assert_eq!(sum(|round| round.figures.accepted), end.stats.accepted);
+    assert_eq!(sum(|round| round.sources.len()), end.tokens.len());
+    let last = rounds.last().unwrap();
+    assert_eq!((last.parked, &last.reason), (end.speculation.parked, &end.speculation.reason));
 }

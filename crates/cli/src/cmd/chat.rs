@@ -22,6 +22,7 @@ use crate::args::{DraftArgs, ModelArgs, ReplyArgs, SamplingArgs, sampling_error}
 use crate::cmd::run::{load_engine, note_history};
 use crate::exit::{Outcome, escape};
 use crate::output::note;
+use crate::trace::{About, Trace};
 use crate::{interrupt, output, timings};
 
 /// Flags of `chat`.
@@ -78,6 +79,8 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
         ..GenerateOptions::default()
     };
     args.reply.apply_to(&mut options)?;
+    let mut trace = args.draft.open_trace(None)?;
+    options.rounds = trace.is_on();
     let engine = load_engine(&load, verbose)?;
     if !engine.has_template() {
         let name = &engine.file().name;
@@ -87,6 +90,7 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
     }
     // A wrong sampling value should end the command, not every turn.
     options.sampling.validate(engine.lane_info().vocab).map_err(sampling_error)?;
+    trace.begin(&engine);
     let system = args.system_prompt.clone();
     let unattended = !io::stdin().is_terminal();
     let mut chat = Chat {
@@ -98,6 +102,7 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
         unattended,
         failed: false,
         verbose,
+        trace,
         args,
     };
     let mut input = Input::new();
@@ -113,8 +118,10 @@ pub(crate) fn run(args: &ChatArgs, verbose: bool) -> anyhow::Result<Outcome> {
         };
         match next {
             ControlFlow::Continue(()) => {}
-            ControlFlow::Break(Outcome::Done) if chat.failed => return Ok(Outcome::Failed),
-            ControlFlow::Break(outcome) => return Ok(outcome),
+            ControlFlow::Break(outcome) => {
+                let failed = chat.failed && outcome == Outcome::Done;
+                return Ok(chat.trace.end(if failed { Outcome::Failed } else { outcome }));
+            }
         }
     }
 }
@@ -194,6 +201,7 @@ struct Chat<'a> {
     /// Whether anything failed, where nobody has seen it.
     failed: bool,
     verbose: bool,
+    trace: Trace,
     args: &'a ChatArgs,
 }
 
@@ -267,8 +275,10 @@ impl Chat<'_> {
             Ok(events) => events,
             Err(error) => return self.take_back(before, &error),
         };
+        self.trace.reply(About::default());
         for event in events {
             match event {
+                Ok(Event::Round(round)) => self.trace.round(&round),
                 Ok(Event::Text(piece)) => {
                     if !self.args.json {
                         output::text(&piece)?;

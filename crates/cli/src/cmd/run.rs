@@ -9,12 +9,14 @@ use clap::Args;
 use pilotfish::{Engine, Event, FinishReason, GenerateOptions, Message, Prompt, Summary};
 use serde::Serialize;
 
-use crate::args::{DraftArgs, ModelArgs, PromptArgs, ReplyArgs, SamplingArgs, sampling_error};
+use crate::args::{DraftArgs, DrafterName, ModelArgs, PromptArgs, ReplyArgs, SamplingArgs, sampling_error};
+use crate::drafts::Drafts;
 use crate::exit::{Outcome, escape, interrupted, usage};
 use crate::numbers::whole;
 use crate::output::note;
 use crate::progress::Downloads;
 use crate::timings::{self, Speculation, Timings};
+use crate::trace::{About, Trace};
 use crate::units::count;
 use crate::{interrupt, output};
 
@@ -41,6 +43,9 @@ pub(crate) struct RunArgs {
     model: ModelArgs,
     #[command(flatten)]
     draft: DraftArgs,
+    /// Colour each token by who guessed it, and tell the counts on stderr; colours need a terminal.
+    #[arg(long, help_heading = "Speculation (never changes the text)", conflicts_with_all = ["json", "logprobs"])]
+    show_drafts: bool,
     #[command(flatten)]
     sampling: SamplingArgs,
 }
@@ -95,7 +100,12 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
     if args.logprobs.is_some_and(|n| n > MAX_LOGPROBS) {
         return Err(usage(format!("--logprobs takes at most {MAX_LOGPROBS}")));
     }
+    if args.show_drafts && args.draft.drafter == Some(DrafterName::None) {
+        return Err(usage("--show-drafts has no meaning with --drafter none, which guesses nothing"));
+    }
     let prompt = args.prompt.read()?;
+    let mut trace = args.draft.open_trace(None)?;
+    options.rounds = trace.is_on() || args.show_drafts;
 
     let mut engine = load_engine(&load, verbose)?;
     options.sampling.validate(engine.lane_info().vocab).map_err(sampling_error)?;
@@ -103,7 +113,15 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
     options.cancel = listening.flag();
     let messages = conversation(args, &engine, &prompt)?;
     let prompt = messages.as_deref().map_or(Prompt::Raw(&prompt), Prompt::Chat);
-    let (text, summary) = answer(&mut engine, prompt, &options, !args.json)?;
+    let mut drafts = args.show_drafts.then(Drafts::new);
+    trace.begin(&engine);
+    trace.reply(About::default());
+    let shown = match &mut drafts {
+        Some(drafts) => Shown::Drafts(drafts),
+        None if args.json => Shown::Nothing,
+        None => Shown::Text,
+    };
+    let (text, summary) = answer(&mut engine, prompt, &options, shown, &mut trace)?;
     if args.json {
         output::json(&object(&engine, text, &summary, args.logprobs.is_some()))?;
     } else {
@@ -112,12 +130,15 @@ pub(crate) fn run(args: &RunArgs, verbose: bool) -> anyhow::Result<Outcome> {
         }
         timings::print(&summary);
     }
+    if let Some(drafts) = &drafts {
+        drafts.print_legend(&summary.stats);
+    }
     note_history(summary.history_error.as_deref());
     args.reply.note_default_end(summary.finish);
     if summary.finish == FinishReason::ContextFull {
         note_full(&engine);
     }
-    Ok(if listening.stopped() { Outcome::Interrupted } else { Outcome::Done })
+    Ok(trace.end(if listening.stopped() { Outcome::Interrupted } else { Outcome::Done }))
 }
 
 /// Tells that the context ended the answer, which the finish reason does not tell from `-n`.
@@ -179,18 +200,33 @@ fn conversation(args: &RunArgs, engine: &Engine, prompt: &str) -> anyhow::Result
     Ok(Some(system.chain([Message::user(prompt)]).collect()))
 }
 
-/// Runs one answer; streams it to stdout when `stream`, and returns its text either way.
+/// How an answer is streamed to stdout.
+enum Shown<'a> {
+    Nothing,
+    Text,
+    Drafts(&'a mut Drafts),
+}
+
+/// Runs one answer; streams it, and returns its text either way.
 fn answer(
     engine: &mut Engine,
     prompt: Prompt<'_>,
     options: &GenerateOptions,
-    stream: bool,
+    mut shown: Shown<'_>,
+    trace: &mut Trace,
 ) -> anyhow::Result<(String, Summary)> {
     let mut text = String::new();
+    let stream = !matches!(shown, Shown::Nothing);
     for event in engine.generate(prompt, options)? {
         match event {
+            Ok(Event::Round(round)) => {
+                trace.round(&round);
+                if let Shown::Drafts(drafts) = &mut shown {
+                    output::text(&drafts.paint(&round))?;
+                }
+            }
             Ok(Event::Text(piece)) => {
-                if stream {
+                if let Shown::Text = shown {
                     output::text(&piece)?;
                 }
                 text += &piece;

@@ -7,7 +7,7 @@ use pilotfish_model::testing::TinySpec;
 use crate::harness::{Home, keys, names};
 
 /// A model whose context holds the longest prompt, one token a byte.
-fn home() -> Home {
+pub(crate) fn home() -> Home {
     let home = Home::new();
     home.write("model.gguf", &TinySpec { layers: 1, context: 4096, ..TinySpec::new(Family::Llama) }.gguf());
     home
@@ -56,6 +56,7 @@ fn a_bench_gives_the_documented_record() {
                 "ratio_ci95",
                 "tau",
                 "accepted_by_position",
+                "by_source",
                 "lossless",
                 "parked",
                 "reason"

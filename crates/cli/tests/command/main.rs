@@ -14,7 +14,9 @@ mod files;
 mod harness;
 mod inputs;
 mod limits;
+mod lossless;
 #[cfg(unix)]
 mod signals;
 mod speculation;
+mod telemetry;
 mod usage;

@@ -7,11 +7,15 @@
 //! Invariant: nothing is committed to a session that is done.
 //! Not here: the cache (`CachedLane`), choosing tokens (`sampling`).
 
+mod pieces;
 mod text;
 
+pub use pieces::Piece;
 pub use text::{NoText, ReplyText, StreamedText, TextStep};
 
 use std::sync::Arc;
+
+use pieces::Pieces;
 
 use crate::error::EngineError;
 use crate::sampling::{Dice, Sampler};
@@ -55,13 +59,15 @@ impl FinishReason {
     }
 }
 
-/// What [`Session::commit`] took.
+/// What [`Session::commit`] took, or [`Session::cancel`] let go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
     /// How many of the given tokens became part of the reply.
     pub count: usize,
     /// The text that became final with them.
     pub text: String,
+    /// The same text by the tokens it belongs to.
+    pub pieces: Vec<Piece>,
 }
 
 /// One prompt, its reply so far, and the rules under which it is made.
@@ -72,6 +78,7 @@ pub struct Session {
     prompt_len: usize,
     limits: Limits,
     text: Box<dyn ReplyText>,
+    pieces: Pieces,
     finish: Option<FinishReason>,
 }
 
@@ -95,7 +102,8 @@ impl Session {
             return Err(EngineError::ContextOverflow { prompt: prompt_len, context });
         }
         let finish = (limits.max_tokens == Some(0)).then_some(FinishReason::MaxTokens);
-        Ok(Self { tokens: prompt, sampler, dice: None, prompt_len, limits, text, finish })
+        let pieces = Pieces::default();
+        Ok(Self { tokens: prompt, sampler, dice: None, prompt_len, limits, text, pieces, finish })
     }
 
     /// Prompt and reply.
@@ -178,16 +186,18 @@ impl Session {
         if self.done() && self.finish != Some(FinishReason::StopString) && committed.count > 0 {
             committed.text += &self.text.finish();
         }
+        committed.pieces = self.pieces.share(&committed.text);
         committed
     }
 
     /// Ends the reply on the caller's wish; returns the text that was held back.
-    pub fn cancel(&mut self) -> String {
+    pub fn cancel(&mut self) -> Committed {
         if self.done() {
-            return String::new();
+            return Committed::default();
         }
         self.finish = Some(FinishReason::Cancelled);
-        self.text.finish()
+        let text = self.text.finish();
+        Committed { count: 0, pieces: self.pieces.share(&text), text }
     }
 
     /// Whether the token just added ends the reply. A stop comes before a limit reached by the same
@@ -197,6 +207,7 @@ impl Session {
             return Some(FinishReason::EndToken);
         }
         let step = self.text.push(token);
+        self.pieces.brought(self.reply().len() - 1, step.brought);
         *text += &step.text;
         if step.stopped {
             Some(FinishReason::StopString)

@@ -12,6 +12,8 @@ use pilotfish_model::text::{StopStrings, TextStream, Tokenizer};
 pub struct TextStep {
     /// Text that can no longer change.
     pub text: String,
+    /// Bytes of text the token brought itself, held back or not.
+    pub brought: usize,
     /// Whether a stop string is complete; `text` ends before it and nothing may follow.
     pub stopped: bool,
 }
@@ -54,8 +56,9 @@ impl StreamedText {
 
 impl ReplyText for StreamedText {
     fn push(&mut self, token: u32) -> TextStep {
-        let step = self.stops.push(&self.stream.push(token));
-        TextStep { text: step.text, stopped: step.stop.is_some() }
+        let decoded = self.stream.push(token);
+        let step = self.stops.push(&decoded);
+        TextStep { text: step.text, brought: decoded.len(), stopped: step.stop.is_some() }
     }
 
     fn finish(&mut self) -> String {

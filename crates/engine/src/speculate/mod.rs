@@ -16,7 +16,9 @@ mod costs;
 #[path = "tests/enumeration/mod.rs"]
 mod enumeration;
 mod reject;
+mod sources;
 mod stats;
+mod telemetry;
 mod tree;
 
 use std::sync::Arc;
@@ -24,19 +26,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use accept::{Accepted, SpecSampling, accept};
 pub use costs::Costs;
+pub use sources::{BySource, SourceCount};
 pub use stats::Stats;
+pub use telemetry::RoundFigures;
 pub use tree::{Guess, Source, TokenTree};
 
 use budget::{Budget, RoundCost};
 use pilotfish_lane::{Rows, Want};
 use reject::accept_by_rejection;
+use sources::sources;
+use telemetry::Stopwatch;
 
 use crate::cached::CachedLane;
 use crate::clock::{Clock, MonotonicClock};
 use crate::draft::{Drafter, NoDrafter};
 use crate::error::EngineError;
 use crate::sampling::{Dice, Logprobs, logprobs};
-use crate::session::{FinishReason, Session};
+use crate::session::{Committed, FinishReason, Piece, Session};
 
 /// A drafter and what was learned about it; lives as long as the target it drafts for.
 pub struct Speculator {
@@ -111,16 +117,16 @@ impl Default for Options {
 pub struct Round {
     /// Its tokens; none when the round was cancelled.
     pub tokens: Vec<u32>,
+    /// Who guessed each of them; nobody guessed the bonus.
+    pub sources: Vec<Option<Source>>,
     /// Text that became final.
     pub text: String,
+    /// The same text by the tokens it belongs to, some perhaps of earlier rounds.
+    pub pieces: Vec<Piece>,
     /// One entry per token, when asked for.
     pub logprobs: Vec<Logprobs>,
-    /// Guesses verified.
-    pub drafted: usize,
-    /// Guesses on the longest path of the draft: the most that could be right.
-    pub depth: usize,
-    /// Guesses that were right.
-    pub accepted: usize,
+    /// Counts and times.
+    pub figures: RoundFigures,
     /// Set in the last round.
     pub finish: Option<FinishReason>,
 }
@@ -224,19 +230,19 @@ impl<'a> Generation<'a> {
         }
         self.prefill(&mut |_, _| {})?;
         if self.options.cancel.load(Ordering::Relaxed) {
-            let text = self.session.cancel();
+            let Committed { text, pieces, .. } = self.session.cancel();
             self.drafter.finished(&self.session);
-            return Ok(Some(Round { text, finish: self.session.finish(), ..Round::default() }));
+            return Ok(Some(Round { text, pieces, finish: self.session.finish(), ..Round::default() }));
         }
-        let start = self.options.clock.now_ms();
+        let mut watch = Stopwatch::start(&self.options.clock);
         let first = self.stats.rounds == 0;
         let proposal = self.propose();
-        let drafted_at = self.options.clock.now_ms();
+        let (proposed, drafted_ms) = (proposal.drafted(), watch.elapsed_ms());
         let guesses = (1..proposal.width()).filter(|&i| proposal.guess(i).source == Source::Model).count();
-        let draft = self.budget.cut(proposal, drafted_at - start);
-        let proposed = self.options.clock.now_ms();
+        let draft = self.budget.cut(proposal, drafted_ms);
+        watch.drafted();
         let rows = self.target.forward(&draft.to_batch(self.want()))?;
-        let verified = self.options.clock.now_ms();
+        watch.verified();
         let Session { tokens, sampler, dice, .. } = &mut self.session;
         let accepted = match dice {
             None => accept(&draft, &rows, tokens, sampler)?,
@@ -254,9 +260,10 @@ impl<'a> Generation<'a> {
         }
         let tokens = accepted.tokens[..committed.count].to_vec();
         let logprobs = self.logprobs(&rows, &accepted.rows, &tokens);
+        let times = watch.stop();
         let cost = RoundCost {
-            draft_ms: proposed - start,
-            total_ms: self.options.clock.now_ms() - start,
+            draft_ms: times.draft_ms(),
+            total_ms: times.total_ms(),
             drafted: draft.drafted(),
             guesses,
         };
@@ -264,16 +271,14 @@ impl<'a> Generation<'a> {
         // The prompt's last token is the root of the first draft.
         self.stats.read_tokens += usize::from(first);
         self.stats.count(&draft, &accepted, committed.count);
-        self.stats.decode_ms += cost.total_ms;
-        self.stats.draft_ms += cost.draft_ms;
-        self.stats.verify_ms += verified - proposed;
+        self.stats.time(times);
         Ok(Some(Round {
+            sources: sources(&draft, &accepted, committed.count),
+            figures: RoundFigures::new(proposed, &draft, &accepted, committed.count, times),
             tokens,
             text: committed.text,
+            pieces: committed.pieces,
             logprobs,
-            drafted: draft.drafted(),
-            depth: draft.depth(),
-            accepted: accepted.accepted(),
             finish: self.session.finish(),
         }))
     }

@@ -3,7 +3,8 @@
 //! Invariant: counts are of the target's verdicts; times are wall time by the injected clock.
 //! Not here: records and percentiles (`pilotfish_measure`).
 
-use super::{Accepted, TokenTree};
+use super::telemetry::Times;
+use super::{Accepted, BySource, TokenTree};
 
 /// Counts and milliseconds of one generation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +37,8 @@ pub struct Stats {
     pub verify_ms: f64,
     /// Per depth: rounds that drafted so deep, and rounds in which all guesses up to there were right.
     pub by_position: Vec<(usize, usize)>,
+    /// What became of the guesses of each source.
+    pub by_source: BySource,
 }
 
 impl Stats {
@@ -58,6 +61,7 @@ impl Stats {
         // Guesses behind the reply's end were right, but are not part of it.
         self.accepted += accepted.accepted().min(tokens);
         self.tokens += tokens;
+        self.by_source += BySource::of_round(draft, accepted, tokens);
         let depth = draft.depth();
         self.by_position.resize(self.by_position.len().max(depth), (0, 0));
         for (k, (drafted, right)) in self.by_position[..depth].iter_mut().enumerate() {
@@ -65,11 +69,19 @@ impl Stats {
             *right += usize::from(accepted.accepted() > k);
         }
     }
+
+    /// Adds a round's times.
+    pub(super) fn time(&mut self, times: Times) {
+        self.decode_ms += times.total_ms();
+        self.draft_ms += times.draft_ms();
+        self.verify_ms += times.verify_ms();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::speculate::Source;
 
     #[test]
     fn speculation_stats_count_by_position() {
@@ -83,6 +95,8 @@ mod tests {
         assert_eq!(stats.by_position, [(4, 3), (3, 2), (2, 2)]);
         assert_eq!((stats.rounds, stats.drafted_rounds, stats.tokens), (5, 4, 10));
         assert_eq!((stats.drafted, stats.accepted), (9, 3 + 1 + 2));
+        let of_source = stats.by_source.get(Source::Ngram);
+        assert_eq!((of_source.rounds, of_source.drafted, of_source.accepted), (4, 9, 6));
         assert_eq!(stats.tau(), 2.0);
         assert_eq!(stats.accepted_by_position(), [0.75, 2.0 / 3.0, 1.0]);
     }

@@ -118,12 +118,13 @@ impl Case {
         let mut verdicts = [0; 3];
         while let Some(round) = generation.next_round().unwrap() {
             assert!(!round.tokens.is_empty() || round.finish == Some(FinishReason::Cancelled));
-            assert!(round.accepted <= round.depth && round.depth <= round.drafted);
-            if round.drafted > 0 {
-                let full = round.accepted == round.depth;
+            let figures = round.figures;
+            assert!(figures.accepted <= figures.depth && figures.depth <= figures.drafted);
+            if figures.drafted > 0 {
+                let full = figures.accepted == figures.depth;
                 verdicts[if full {
                     0
-                } else if round.accepted > 0 {
+                } else if figures.accepted > 0 {
                     1
                 } else {
                     2
@@ -166,8 +167,9 @@ pub struct Spelled {
 
 impl ReplyText for Spelled {
     fn push(&mut self, token: u32) -> TextStep {
-        let step = self.stops.push(&format!("<{token}>"));
-        TextStep { text: step.text, stopped: step.stop.is_some() }
+        let spelled = format!("<{token}>");
+        let step = self.stops.push(&spelled);
+        TextStep { text: step.text, brought: spelled.len(), stopped: step.stop.is_some() }
     }
 
     fn finish(&mut self) -> String {

@@ -31,6 +31,12 @@ fn sample() -> Record {
             ratio_ci95: Some([1.9, 2.1]),
             tau: Some(3.5),
             accepted_by_position: vec![0.75, 0.5],
+            by_source: vec![SourceCount {
+                source: "ngram".to_owned(),
+                rounds: 20,
+                drafted: 40,
+                accepted: 30,
+            }],
             lossless: Some(true),
             parked: false,
             reason: None,
@@ -93,6 +99,14 @@ const AS_JSON: &str = r#"{
         0.75,
         0.5
       ],
+      "by_source": [
+        {
+          "source": "ngram",
+          "rounds": 20,
+          "drafted": 40,
+          "accepted": 30
+        }
+      ],
       "lossless": true,
       "parked": false,
       "reason": null
@@ -137,6 +151,16 @@ fn the_schema_is_the_published_one() {
 fn unknown_fields_of_a_later_version_are_ignored() {
     let more = AS_JSON.replace("\"dirty\": false,", "\"dirty\": false, \"later\": [1],");
     assert_eq!(serde_json::from_str::<Record>(&more).expect("still a record"), sample());
+}
+
+#[test]
+fn records_from_before_sources_were_counted_are_read() {
+    let start = AS_JSON.find("      \"by_source\"").expect("the field is there");
+    let end = AS_JSON.find("      \"lossless\"").expect("the next field too");
+    let old = format!("{}{}", &AS_JSON[..start], &AS_JSON[end..]);
+    let mut expected = sample();
+    expected.prompts[0].by_source.clear();
+    assert_eq!(serde_json::from_str::<Record>(&old).expect("still a record"), expected);
 }
 
 #[test]

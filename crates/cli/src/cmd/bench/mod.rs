@@ -4,6 +4,7 @@
 //! Not here: the record's fields (`pilotfish_measure::record`), the statistics (`pilotfish_measure::stats`).
 
 mod curve;
+mod lossless;
 mod pairs;
 mod prompts;
 mod shown;
@@ -26,6 +27,7 @@ use crate::numbers::whole;
 use crate::output;
 use crate::output::note;
 use crate::progress::Downloads;
+use crate::trace::Trace;
 use pairs::{Measured, Meter};
 use prompts::PROMPTS;
 
@@ -44,6 +46,10 @@ pub(crate) struct BenchArgs {
     /// Run no prompts: only the cost curve, over more widths and contexts.
     #[arg(long, conflicts_with = "only")]
     curve: bool,
+    /// Time nothing: compare speculative with plain replies over all settings until N tokens are compared. With
+    /// --out, an earlier record is continued.
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true, conflicts_with_all = ["only", "curve", "repetitions"])]
+    lossless: Option<u64>,
     /// Write the record to a file, whole or not at all.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -79,16 +85,30 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
             "--spec-history has no meaning here: bench asks the same again and looks nothing up",
         ));
     }
+    if let Some(tokens) = args.lossless {
+        if let Some(flag) = args.draft.varied_by_lossless() {
+            return Err(usage(format!(
+                "{flag} has no meaning with --lossless, which goes through all settings"
+            )));
+        }
+        let (predict, out) = (args.predict, args.out.as_deref());
+        return lossless::run(&load, &lossless::Asked { tokens, predict, out, json: args.json, verbose });
+    }
     load.past_replies = false;
     if args.curve {
+        if args.draft.trace.is_some() {
+            return Err(usage("--trace has no meaning with --curve, which answers no prompts"));
+        }
         if load.draft_model.is_some() {
             return Err(usage("--curve measures the target alone; drop -md"));
         }
         load.drafter = DrafterChoice::None;
     }
+    let mut trace = args.draft.open_trace(args.out.as_deref())?;
     let mut engine = load_engine(&load, verbose)?;
+    trace.begin(&engine);
     let listening = interrupt::listen();
-    let (record, ratios) = measure(args, &mut engine, &prompts, &listening, load.drafter)?;
+    let (record, ratios) = measure(args, &mut engine, &prompts, &listening, load.drafter, &mut trace)?;
     // Minutes of measuring are shown even when they cannot be written, and written even when nobody reads them.
     let written = args.out.as_ref().map_or(Ok(()), |out| record.write(out));
     output::text(&if args.json { record.to_json()? } else { shown::table(&record, &ratios, &prompts) })?;
@@ -98,7 +118,7 @@ pub(crate) fn run(args: &BenchArgs, verbose: bool) -> anyhow::Result<Outcome> {
     if !differ.is_empty() {
         anyhow::bail!("token ids differ between runs of: {}; please report this", differ.join(", "));
     }
-    Ok(Outcome::Done)
+    Ok(trace.end(Outcome::Done))
 }
 
 fn measure(
@@ -107,6 +127,7 @@ fn measure(
     prompts: &[(&'static str, &'static str)],
     listening: &Listening,
     drafter: DrafterChoice,
+    trace: &mut Trace,
 ) -> anyhow::Result<(Record, Vec<Option<f64>>)> {
     let options = GenerateOptions {
         max_tokens: Some(args.predict),
@@ -117,11 +138,12 @@ fn measure(
         ..GenerateOptions::default()
     };
     warm_up(engine, PROMPTS[0].1, &options)?;
+    let options = GenerateOptions { rounds: trace.is_on(), ..options };
     let mut meter = Meter::new();
     let mut measured: Vec<Measured> = Vec::new();
     for (i, (name, text)) in prompts.iter().enumerate() {
         note!("{name} ({} of {})", i + 1, prompts.len());
-        measured.push(pairs::measure(engine, name, text, &options, args.repetitions, &mut meter)?);
+        measured.push(pairs::measure(engine, (*name, *text), &options, args.repetitions, &mut meter, trace)?);
     }
     note!("cost curve");
     let text = engine.tokenize(Prompt::Raw(&PROMPTS.map(|(_, text)| text).join("\n")))?;

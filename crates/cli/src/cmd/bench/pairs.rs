@@ -5,12 +5,13 @@
 //! Invariant: only decoding is timed; the comparison of token ids covers every run.
 //! Not here: means over prompts (`record`), the statistics (`pilotfish_measure::stats`).
 
-use pilotfish::{Engine, Event, FinishReason, GenerateOptions, Message, Prompt, Summary};
+use pilotfish::{BySource, Engine, Event, FinishReason, GenerateOptions, Message, Prompt, Summary};
 use pilotfish_measure::energy::{EnergyError, PackageEnergy};
 use pilotfish_measure::record;
 use pilotfish_measure::stats::{geometric_mean, paired_ratio};
 
 use crate::exit::interrupted;
+use crate::trace::{About, Trace};
 
 /// Joules and tokens of the runs whose energy counts.
 pub(crate) struct Meter {
@@ -33,21 +34,25 @@ pub(crate) struct Measured {
 /// What the engine says, or that it was interrupted or too quick to time.
 pub(crate) fn measure(
     engine: &mut Engine,
-    name: &str,
-    text: &str,
+    (name, text): (&'static str, &str),
     options: &GenerateOptions,
     pairs: usize,
     meter: &mut Meter,
+    trace: &mut Trace,
 ) -> anyhow::Result<Measured> {
     let speculates = engine.drafter() != "none";
     let (mut plain, mut drafted): (Vec<Summary>, Vec<Summary>) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         for turn in [pair % 2 == 0, pair % 2 != 0] {
-            if turn {
-                plain.push(answer(engine, text, options, false, (!speculates).then_some(&mut *meter))?);
-            } else if speculates {
-                drafted.push(answer(engine, text, options, true, Some(&mut *meter))?);
+            let speculate = !turn;
+            if speculate && !speculates {
+                continue;
             }
+            trace.reply(About { prompt: Some(name), speculative: Some(speculate) });
+            let options = GenerateOptions { speculate, ..options.clone() };
+            let run =
+                answer(engine, text, &options, (speculate == speculates).then_some(&mut *meter), trace)?;
+            if speculate { drafted.push(run) } else { plain.push(run) }
         }
     }
     let tokens = plain[0].tokens.clone();
@@ -70,6 +75,7 @@ pub(crate) fn measure(
         ratio_ci95: ratio.and_then(|ratio| ratio.ci95),
         tau: last.and_then(|_| tau(&drafted)),
         accepted_by_position: accepted_by_position(&drafted),
+        by_source: by_source(&drafted),
         lossless: speculates.then_some(same),
         parked,
         reason,
@@ -81,23 +87,26 @@ fn answer(
     engine: &mut Engine,
     text: &str,
     options: &GenerateOptions,
-    speculate: bool,
     meter: Option<&mut Meter>,
+    trace: &mut Trace,
 ) -> anyhow::Result<Summary> {
-    let options = GenerateOptions { speculate, ..options.clone() };
     let messages = [Message::user(text)];
     let prompt = if engine.has_template() { Prompt::Chat(&messages) } else { Prompt::Raw(text) };
     let mut meter = meter;
     let before = meter.as_mut().and_then(|meter| meter.read());
-    for event in engine.generate(prompt, &options)? {
-        if let Event::Finished(summary) = event? {
-            if summary.finish == FinishReason::Cancelled {
+    for event in engine.generate(prompt, options)? {
+        match event? {
+            Event::Round(round) => trace.round(&round),
+            Event::Finished(summary) if summary.finish == FinishReason::Cancelled => {
                 return Err(interrupted());
             }
-            if let Some(meter) = meter {
-                meter.count(before, summary.tokens.len() as u64);
+            Event::Finished(summary) => {
+                if let Some(meter) = meter {
+                    meter.count(before, summary.tokens.len() as u64);
+                }
+                return Ok(*summary);
             }
-            return Ok(*summary);
+            _ => {}
         }
     }
     anyhow::bail!("the engine ended without a result")
@@ -128,6 +137,19 @@ fn accepted_by_position(runs: &[Summary]) -> Vec<f64> {
         .filter(|(drafted, _)| *drafted > 0)
         .map(|(drafted, right)| right as f64 / drafted as f64)
         .collect()
+}
+
+/// Counts over the rounds of all runs.
+fn by_source(runs: &[Summary]) -> Vec<record::SourceCount> {
+    let mut sum = BySource::default();
+    runs.iter().for_each(|run| sum += run.stats.by_source);
+    let entry = |(source, count): (pilotfish::Source, pilotfish::SourceCount)| record::SourceCount {
+        source: source.name().to_owned(),
+        rounds: count.rounds,
+        drafted: count.drafted,
+        accepted: count.accepted,
+    };
+    sum.iter().map(entry).collect()
 }
 
 impl Meter {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: shows only what the record holds; a missing figure is `-`.
 
-use pilotfish_measure::record::Record;
+use pilotfish_measure::record::{Record, SourceCount};
 
 use super::prompts::hash;
 use crate::units::table as columns;
@@ -26,6 +26,10 @@ pub(crate) fn table(record: &Record, ratios: &[Option<f64>], prompts: &[(&str, &
     );
     if !record.prompts.is_empty() {
         out += &prompts_table(record, ratios, prompts);
+        out.push('\n');
+    }
+    if record.prompts.iter().any(|prompt| !prompt.by_source.is_empty()) {
+        out += &sources_table(record);
         out.push('\n');
     }
     out += &curve_table(record);
@@ -85,6 +89,31 @@ fn prompts_table(record: &Record, ratios: &[Option<f64>], prompts: &[(&str, &str
     last[7] = number(mean.tau, 2);
     rows.push(last);
     columns(&header.map(str::to_owned), &rows)
+}
+
+/// Guesses by source, over all prompts.
+fn sources_table(record: &Record) -> String {
+    let mut sums: Vec<SourceCount> = Vec::new();
+    for count in record.prompts.iter().flat_map(|prompt| &prompt.by_source) {
+        match sums.iter_mut().find(|sum| sum.source == count.source) {
+            None => sums.push(count.clone()),
+            Some(sum) => {
+                sum.rounds += count.rounds;
+                sum.drafted += count.drafted;
+                sum.accepted += count.accepted;
+            }
+        }
+    }
+    let rows: Vec<[String; 5]> = sums
+        .into_iter()
+        .map(|sum| {
+            let share = 100.0 * sum.accepted as f64 / sum.drafted as f64;
+            let counts = [sum.rounds, sum.drafted, sum.accepted].map(|count| count.to_string());
+            let [rounds, drafted, accepted] = counts;
+            [sum.source, rounds, drafted, accepted, format!("{share:.0} %")]
+        })
+        .collect();
+    columns(&["SOURCE", "ROUNDS", "DRAFTED", "ACCEPTED", "SHARE"].map(str::to_owned), &rows)
 }
 
 fn curve_table(record: &Record) -> String {
