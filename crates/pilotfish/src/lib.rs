@@ -45,6 +45,6 @@ pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Qu
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
 pub use pilotfish_engine::session::{FinishReason, Piece};
 pub use pilotfish_engine::speculate::{
-    BySource, RoundFigures, Source, SourceCount, SpecSampling, SpeculationReport, Stats,
+    BySource, Costs, RoundFigures, Source, SourceCount, SpecSampling, SpeculationReport, Stats,
 };
 pub use pilotfish_model::text::Message;

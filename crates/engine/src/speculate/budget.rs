@@ -144,6 +144,11 @@ impl Budget {
         }
     }
 
+    /// The curve, as far as it is known.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
     /// Takes over a curve that was measured.
     pub(super) fn set_costs(&mut self, costs: Costs) {
         self.costs = costs;
