@@ -59,7 +59,10 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["-fa", "--flash-attn"], "attention is always computed in one way, so that results never depend on it"),
     (&["-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"], DRAFT_KV),
     (&["-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"], DRAFT_KV),
-    (&["-np", "--parallel"], "the server answers one request at a time; others wait, at most --max-queue of them"),
+    (
+        &["-np", "--parallel"],
+        "the server answers one request at a time; others wait, at most --max-queue of them",
+    ),
     (&["--mlock", "--no-mmap", "--mmap", "--no-repack"], MEMORY),
     (&["--numa"], "threads are placed by the system"),
     (&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"], CONSTRAINED),

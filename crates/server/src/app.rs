@@ -170,6 +170,5 @@ async fn nowhere(request: Request) -> Response<Body> {
 
 async fn wrong_method(request: Request) -> Response<Body> {
     let why = format!("{} has no meaning here", request.method());
-    ApiError::refused(StatusCode::METHOD_NOT_ALLOWED, why)
-        .response(Dialect::of_path(request.uri().path()))
+    ApiError::refused(StatusCode::METHOD_NOT_ALLOWED, why).response(Dialect::of_path(request.uri().path()))
 }

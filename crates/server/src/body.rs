@@ -98,6 +98,7 @@ impl Parameters {
 fn asks_for_something(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
+        Value::Number(number) => number.as_f64() != Some(0.0),
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
         Value::Object(entries) => !entries.is_empty(),

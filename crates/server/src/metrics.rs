@@ -134,12 +134,7 @@ impl Metrics {
         let own = |name: &str| format!("pilotfish:{name}");
         page.one(&llama("prompt_tokens_total"), "counter", "Prompt tokens read.", c.prompt_tokens as f64);
         page.one(&llama("prompt_seconds_total"), "counter", "Time of reading prompts.", c.prompt_seconds);
-        page.one(
-            &llama("tokens_predicted_total"),
-            "counter",
-            "Tokens written.",
-            c.predicted_tokens as f64,
-        );
+        page.one(&llama("tokens_predicted_total"), "counter", "Tokens written.", c.predicted_tokens as f64);
         page.one(
             &llama("tokens_predicted_seconds_total"),
             "counter",
@@ -202,12 +197,7 @@ impl Metrics {
             f64::from(u8::from(c.parked)),
         );
         page.one(&own("replies_total"), "counter", "Replies ended.", c.replies as f64);
-        page.one(
-            &own("cancelled_total"),
-            "counter",
-            "Replies whose clients went away.",
-            c.cancelled as f64,
-        );
+        page.one(&own("cancelled_total"), "counter", "Replies whose clients went away.", c.cancelled as f64);
         page.one(&own("engine_panics_total"), "counter", "Times the engine failed.", c.panics as f64);
         let name = own("http_responses_total");
         page.head(&name, "counter", "Answers by status.");

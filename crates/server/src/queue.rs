@@ -83,11 +83,7 @@ impl Queue {
     ///
     /// # Errors
     /// Why it cannot wait.
-    pub(crate) fn push(
-        self: &Arc<Self>,
-        ask: Ask,
-        updates: mpsc::Sender<Update>,
-    ) -> Result<Ticket, Refusal> {
+    pub(crate) fn push(self: &Arc<Self>, ask: Ask, updates: mpsc::Sender<Update>) -> Result<Ticket, Refusal> {
         let mut state = self.state();
         self.check_state(&state)?;
         let id = state.next_id;

@@ -104,11 +104,12 @@ async fn serve(
     listening: &Listening,
 ) -> anyhow::Result<()> {
     let again = Box::new(move || Engine::load(&LoadOptions { offline: true, ..load.clone() }));
-    let server = Server::bind(config, engine, again, Faults::default()).await.map_err(|error| match error {
-        ServeError::NeedsKey(_) => usage(format!("{error}: give --api-key, or --insecure-no-auth")),
-        ServeError::EmptyKey => usage(format!("--api-key: {error}")),
-        error => error.into(),
-    })?;
+    let server =
+        Server::bind(config, engine, again, Faults::default()).await.map_err(|error| match error {
+            ServeError::NeedsKey(_) => usage(format!("{error}: give --api-key, or --insecure-no-auth")),
+            ServeError::EmptyKey => usage(format!("--api-key: {error}")),
+            error => error.into(),
+        })?;
     for line in server.report() {
         note!("{line}");
     }
@@ -151,9 +152,12 @@ impl ServeArgs {
         }
         let max_tokens = match self.predict {
             -1 => None,
-            n => Some(usize::try_from(n).ok().filter(|n| *n > 0).ok_or_else(|| {
-                usage(format!("-n cannot be {n}; it is a count above 0, or -1"))
-            })?),
+            n => Some(
+                usize::try_from(n)
+                    .ok()
+                    .filter(|n| *n > 0)
+                    .ok_or_else(|| usage(format!("-n cannot be {n}; it is a count above 0, or -1")))?,
+            ),
         };
         Ok(Config {
             host: self.host,

@@ -121,9 +121,7 @@ fn assistant(place: &str, content: &Value) -> Result<Message, ApiError> {
 /// A tool that the server would have to run itself.
 pub(super) fn tools(tools: Vec<Value>) -> Result<Vec<Value>, ApiError> {
     let tool = |(at, tool): (usize, Value)| match tool["type"].as_str() {
-        None | Some("custom") => {
-            Ok(function(&tool["name"], &tool["description"], &tool["input_schema"]))
-        }
+        None | Some("custom") => Ok(function(&tool["name"], &tool["description"], &tool["input_schema"])),
         Some(_) => Err(ApiError::unsupported(format!("tools[{at}]"), "this server runs no tools")),
     };
     tools.into_iter().enumerate().map(tool).collect()

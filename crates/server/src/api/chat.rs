@@ -308,7 +308,3 @@ impl Voice for ChatVoice {
         format!("data: {}\n\n", error.json(Dialect::OpenAi))
     }
 }
-
-#[cfg(test)]
-#[path = "../tests/chat.rs"]
-mod tests;

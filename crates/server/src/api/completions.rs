@@ -44,10 +44,8 @@ enum Prompt {
     ManyIds(Vec<Vec<u32>>),
 }
 
-const OF_THIS: &[(&str, &str)] = &[
-    ("suffix", "filling in between texts is not built yet"),
-    ("echo", "the prompt is not given back"),
-];
+const OF_THIS: &[(&str, &str)] =
+    &[("suffix", "filling in between texts is not built yet"), ("echo", "the prompt is not given back")];
 
 /// Answers a request.
 ///
@@ -122,12 +120,10 @@ struct CompletionVoice {
 
 impl CompletionVoice {
     fn whole(&self, replies: &[Reply]) -> Value {
-        let summaries: Vec<&Summary> =
-            replies.iter().filter_map(|reply| reply.summary.as_deref()).collect();
+        let summaries: Vec<&Summary> = replies.iter().filter_map(|reply| reply.summary.as_deref()).collect();
         let choice = |(index, reply): (usize, &Reply)| {
-            let logprobs = self
-                .with_logprobs
-                .then(|| text_logprobs(&self.facts.tokenizer, &reply.logprobs, &mut 0));
+            let logprobs =
+                self.with_logprobs.then(|| text_logprobs(&self.facts.tokenizer, &reply.logprobs, &mut 0));
             json!({
                 "index": index,
                 "text": reply.text,

@@ -252,8 +252,7 @@ impl MessageVoice {
                     frames += &self.begin(&call_block(&call, json!({})));
                     let delta = json!({"type": "input_json_delta", "partial_json": call.arguments});
                     frames += &self.delta(&delta);
-                    frames +=
-                        &sse::event(&json!({"type": "content_block_stop", "index": self.index}));
+                    frames += &sse::event(&json!({"type": "content_block_stop", "index": self.index}));
                     self.index += 1;
                     self.called = true;
                     continue;

@@ -184,15 +184,12 @@ impl ResponseVoice {
                         "arguments": "",
                         "status": "in_progress",
                     });
-                    let at = |kind: &str, key: &str, value: Value| {
-                        json!({"type": kind, "item_id": id, "output_index": index, key: value})
-                    };
+                    let at = |kind: &str, key: &str, value: Value| json!({"type": kind, "item_id": id, "output_index": index, key: value});
                     let added = "response.output_item.added";
                     frames += &self.event(json!({"type": added, "output_index": index, "item": item}));
                     let (kind, arguments) = ("response.function_call_arguments", call.arguments);
                     frames += &self.event(at(&format!("{kind}.delta"), "delta", arguments.clone().into()));
-                    frames +=
-                        &self.event(at(&format!("{kind}.done"), "arguments", arguments.clone().into()));
+                    frames += &self.event(at(&format!("{kind}.done"), "arguments", arguments.clone().into()));
                     item["arguments"] = arguments.into();
                     item["status"] = "completed".into();
                     frames += &self.item_done(item);

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pilotfish::{CpuOptions, Engine, LoadOptions};
+use pilotfish::{CpuOptions, DrafterChoice, Engine, LoadOptions};
 use pilotfish_model::Family;
 use pilotfish_model::testing::TinySpec;
 use pilotfish_server::{Config, Faults, Server};
@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) report: [String; 5],
-    folder: tempfile::TempDir,
+    load: LoadOptions,
+    _folder: tempfile::TempDir,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,13 +46,6 @@ pub(crate) fn slow() -> Faults {
     before_rounds(|_| std::thread::sleep(Duration::from_millis(20)))
 }
 
-fn options(folder: &tempfile::TempDir) -> LoadOptions {
-    LoadOptions {
-        cpu: CpuOptions { threads: Some(1), ..CpuOptions::default() },
-        ..LoadOptions::new(folder.path().join("model.gguf").to_str().unwrap())
-    }
-}
-
 impl Running {
     /// A server with defaults.
     pub(crate) fn new() -> Self {
@@ -63,11 +57,25 @@ impl Running {
     }
 
     pub(crate) fn with_file(file: &[u8], change: impl FnOnce(&mut Config), faults: Faults) -> Self {
+        Self::start(file, DrafterChoice::Auto, change, faults)
+    }
+
+    /// One whose rounds are always of one token.
+    pub(crate) fn plain() -> Self {
+        Self::start(&small().gguf(), DrafterChoice::None, |_| {}, Faults::default())
+    }
+
+    fn start(file: &[u8], drafter: DrafterChoice, change: impl FnOnce(&mut Config), faults: Faults) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("model.gguf"), file).unwrap();
         let mut config = Config { port: 0, ..Config::default() };
         change(&mut config);
-        let load = options(&folder);
+        let load = LoadOptions {
+            drafter,
+            cpu: CpuOptions { threads: Some(1), ..CpuOptions::default() },
+            ..LoadOptions::new(folder.path().join("model.gguf").to_str().unwrap())
+        };
+        let own = load.clone();
         let (tell, hear) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
@@ -83,12 +91,12 @@ impl Running {
         };
         let thread = std::thread::spawn(serve);
         let (address, report) = hear.recv().unwrap();
-        Self { address, report, folder, stop: Some(stop), thread: Some(thread) }
+        Self { address, report, load: own, _folder: folder, stop: Some(stop), thread: Some(thread) }
     }
 
     /// An engine of its own on the same model.
     pub(crate) fn engine(&self) -> Engine {
-        Engine::load(&options(&self.folder)).unwrap()
+        Engine::load(&self.load).unwrap()
     }
 
     /// Tells the server to stop.
