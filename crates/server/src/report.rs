@@ -22,7 +22,13 @@ pub(crate) fn lines(engine: &Engine, config: &Config, address: SocketAddr) -> [S
             engine.model().config().family.name(),
             file.bytes as f64 / 1e6
         ),
-        format!("lane: {}, {} threads, numerics {}", info.name, info.threads, info.numerics_id),
+        format!(
+            "lane: {}, {} thread{}, numerics {}",
+            info.name,
+            info.threads,
+            if info.threads == 1 { "" } else { "s" },
+            info.numerics_id
+        ),
         format!(
             "limits: context {}, {} waiting requests, bodies of {} KiB, {} s a request",
             info.context,

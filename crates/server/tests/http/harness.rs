@@ -53,16 +53,16 @@ impl Running {
     }
 
     pub(crate) fn with(spec: &TinySpec, change: impl FnOnce(&mut Config), faults: Faults) -> Self {
-        Self::with_file(&spec.gguf(), change, faults)
+        Self::start(&spec.gguf(), (DrafterChoice::Auto, spec.context), change, faults)
     }
 
     pub(crate) fn with_file(file: &[u8], change: impl FnOnce(&mut Config), faults: Faults) -> Self {
-        Self::start(file, DrafterChoice::Auto, change, faults)
+        Self::start(file, (DrafterChoice::Auto, small().context), change, faults)
     }
 
     /// One whose rounds are always of one token.
     pub(crate) fn plain() -> Self {
-        Self::start(&small().gguf(), DrafterChoice::None, |_| {}, Faults::default())
+        Self::start(&small().gguf(), (DrafterChoice::None, small().context), |_| {}, Faults::default())
     }
 
     fn start(file: &[u8], drafter: DrafterChoice, change: impl FnOnce(&mut Config), faults: Faults) -> Self {
@@ -72,7 +72,7 @@ impl Running {
         change(&mut config);
         let load = LoadOptions {
             drafter,
-            cpu: CpuOptions { threads: Some(1), ..CpuOptions::default() },
+            cpu: CpuOptions { threads: Some(1), context: Some(context), ..CpuOptions::default() },
             ..LoadOptions::new(folder.path().join("model.gguf").to_str().unwrap())
         };
         let own = load.clone();
