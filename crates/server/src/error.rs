@@ -35,8 +35,8 @@ pub(crate) struct ApiError {
     pub(crate) message: String,
     param: Option<String>,
     code: Option<&'static str>,
-    retry_after: Option<u64>,
-    counts: Option<(usize, usize)>,
+    retry_after: Option<u32>,
+    counts: Option<(u32, u32)>,
 }
 
 impl ApiError {
@@ -111,13 +111,13 @@ impl ApiError {
         Self {
             param: Some(param.to_owned()),
             code: Some("context_length_exceeded"),
-            counts: Some((prompt, context)),
+            counts: Some((saturated(prompt), saturated(context))),
             ..Self::new(StatusCode::BAD_REQUEST, "exceed_context_size_error", message)
         }
     }
 
     /// A full queue.
-    pub(crate) fn busy(waiting: usize, retry_after: u64) -> Self {
+    pub(crate) fn busy(waiting: usize, retry_after: u32) -> Self {
         let message = format!("{waiting} requests are waiting already; try again later");
         Self {
             code: Some("queue_full"),
@@ -207,4 +207,9 @@ impl ApiError {
         }
         response
     }
+}
+
+// The error is in many results, so it is kept small.
+fn saturated(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

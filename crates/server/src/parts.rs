@@ -4,16 +4,21 @@
 //! <think>thoughts</think>text<tool_call>{"name": "f", "arguments": {…}}</tool_call>
 //! ```
 //!
-//! This is the form that Hermes began and Qwen's models write. Space around the marks belongs to neither side. A call
-//! that is not JSON of that shape is text, marks and all: a reply never fails because a model wrote it badly.
+//! This is the form that Hermes began and Qwen's models write. Small ones often leave the marks out, or put a code fence
+//! there: a reply that is nothing but such an object, and names a tool it was given, is a call too. Space around the
+//! marks belongs to neither side. A call that is not JSON of that shape is text, marks and all: a reply never fails
+//! because a model wrote it badly.
 //!
 //! Invariant: the parts do not depend on how the text was cut when it came.
 //! Not here: how an interface names the parts (`api`).
+
+use std::sync::Arc;
 
 use serde_json::Value;
 
 const THINK: (&str, &str) = ("<think>", "</think>");
 const CALL: (&str, &str) = ("<tool_call>", "</tool_call>");
+const FENCE: (&str, &str) = ("```json", "```");
 
 /// A piece of a reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,14 +40,14 @@ pub(crate) struct ToolCall {
 }
 
 /// Which parts a reply may have.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// It may begin with a thought.
     pub(crate) thoughts: bool,
     /// The prompt has begun the thought.
     pub(crate) inside_thought: bool,
-    /// It may call tools.
-    pub(crate) calls: bool,
+    /// It may call tools of these names.
+    pub(crate) calls: Option<Arc<[String]>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +55,10 @@ enum State {
     /// Nothing but space came.
     Start,
     Thought,
+    /// Nothing but space of what is no thought came, and all of it may be a call.
+    Opening,
+    /// All of it is a call, or none.
+    Whole,
     Text,
     Call,
 }
@@ -57,7 +66,7 @@ enum State {
 /// Splits one reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Splitter {
-    calls: bool,
+    calls: Option<Arc<[String]>>,
     state: State,
     /// Space that comes next belongs to a mark.
     skip_space: bool,
@@ -68,10 +77,11 @@ pub(crate) struct Splitter {
 impl Splitter {
     /// One for a reply under `rules`.
     pub(crate) fn new(rules: Rules) -> Self {
-        let state = match rules {
-            Rules { thoughts: true, inside_thought: true, .. } => State::Thought,
-            Rules { thoughts: true, .. } => State::Start,
-            _ => State::Text,
+        let state = match (rules.thoughts, rules.inside_thought) {
+            (true, true) => State::Thought,
+            (true, false) => State::Start,
+            (false, _) if rules.calls.is_some() => State::Opening,
+            (false, _) => State::Text,
         };
         let skip_space = state == State::Thought;
         Self { calls: rules.calls, state, skip_space, called: false, held: String::new() }
@@ -94,7 +104,8 @@ impl Splitter {
             State::Call => call(&held).map_or_else(|| Part::Text(format!("{}{held}", CALL.0)), Part::Call),
             // Space that was held back because a call might have followed.
             State::Text if self.called && held.trim().is_empty() => return Vec::new(),
-            State::Start | State::Text => Part::Text(held),
+            State::Whole => self.whole_call(&held).map_or_else(|| Part::Text(held), Part::Call),
+            State::Start | State::Opening | State::Text => Part::Text(held),
         };
         vec![part]
     }
@@ -118,15 +129,28 @@ impl Splitter {
                 } else if THINK.0.starts_with(begun) {
                     false
                 } else {
+                    self.state = self.behind_thoughts();
+                    true
+                }
+            }
+            State::Opening => {
+                let begun = self.held.trim_start();
+                if begun.starts_with('{') || begun.starts_with(FENCE.0) {
+                    self.state = State::Whole;
+                    false
+                } else if FENCE.0.starts_with(begun) {
+                    false
+                } else {
                     self.state = State::Text;
                     true
                 }
             }
+            State::Whole => false,
             State::Thought => match self.held.find(THINK.1) {
                 Some(at) => {
                     let thought = self.take(at, THINK.1);
                     parts.extend(part(thought, Part::Thought));
-                    self.enter(State::Text)
+                    self.enter(self.behind_thoughts())
                 }
                 None => {
                     let certain = self.held.len() - possible_mark(&self.held, THINK.1);
@@ -134,7 +158,7 @@ impl Splitter {
                     false
                 }
             },
-            State::Text if !self.calls => {
+            State::Text if self.calls.is_none() => {
                 parts.extend(part(std::mem::take(&mut self.held), Part::Text));
                 false
             }
@@ -171,6 +195,20 @@ impl Splitter {
                 None => false,
             },
         }
+    }
+
+    fn behind_thoughts(&self) -> State {
+        if self.calls.is_some() { State::Opening } else { State::Text }
+    }
+
+    /// The call that a text is as a whole.
+    fn whole_call(&self, text: &str) -> Option<ToolCall> {
+        let text = text.trim();
+        let inside = match text.strip_prefix(FENCE.0) {
+            Some(fenced) => fenced.strip_suffix(FENCE.1)?,
+            None => text,
+        };
+        call(inside).filter(|call| self.calls.iter().any(|names| names.contains(&call.name)))
     }
 
     /// Goes over to a state in front of which space means nothing.

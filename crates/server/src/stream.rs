@@ -56,7 +56,7 @@ fn refused(app: &App, refusal: Refusal) -> ApiError {
         Refusal::Closed => ApiError::unavailable("the server is stopping"),
         Refusal::Full(waiting) => {
             let seconds = app.metrics.mean_reply_seconds() * (waiting + 1) as f64;
-            ApiError::busy(waiting, seconds.clamp(1.0, 60.0) as u64)
+            ApiError::busy(waiting, seconds.clamp(1.0, 60.0) as u32)
         }
     }
 }
@@ -118,10 +118,10 @@ impl Replies {
         loop {
             match self.next().await? {
                 Update::Round(choice, record) => {
-                    choice_of(&mut replies, choice, rules).logprobs.extend(record.logprobs);
+                    choice_of(&mut replies, choice, &rules).logprobs.extend(record.logprobs);
                 }
-                Update::Text(choice, text) => choice_of(&mut replies, choice, rules).push(&text),
-                Update::Choice(choice, summary) => choice_of(&mut replies, choice, rules).end(summary),
+                Update::Text(choice, text) => choice_of(&mut replies, choice, &rules).push(&text),
+                Update::Choice(choice, summary) => choice_of(&mut replies, choice, &rules).end(summary),
                 Update::Done | Update::Failed(_) => return Ok(replies),
             }
         }
@@ -164,10 +164,10 @@ pub(crate) struct Reply {
     pub(crate) summary: Option<Box<Summary>>,
 }
 
-fn choice_of(replies: &mut Vec<Reply>, choice: u32, rules: Rules) -> &mut Reply {
+fn choice_of<'a>(replies: &'a mut Vec<Reply>, choice: u32, rules: &Rules) -> &'a mut Reply {
     let at = choice as usize;
     while replies.len() <= at {
-        replies.push(Reply::new(rules));
+        replies.push(Reply::new(rules.clone()));
     }
     &mut replies[at]
 }

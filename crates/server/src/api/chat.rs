@@ -1,4 +1,4 @@
-//! `POST /v1/chat/completions`.
+//! `POST /v1/chat/completions`: answers a conversation, whole or in chunks.
 //!
 //! Invariant: the joined deltas of a stream are the message of the whole reply.
 //! Not here: what the messages may hold (`conversation`), tools (`tools`).
@@ -71,8 +71,8 @@ pub(crate) async fn answer(app: &Arc<App>, request: Request<Body>) -> Result<Res
     }
     let mut ask = wishes.ask(&app.config.defaults, app.facts.vocab, logprobs)?;
     let tools = tools::checked(&app.facts, chat.tools, chat.tool_choice.as_ref())?;
-    let calls = tools.is_some();
-    if calls && chat.parallel_tool_calls == Some(false) {
+    let calls = tools::names(tools.as_deref());
+    if calls.is_some() && chat.parallel_tool_calls == Some(false) {
         return Err(ApiError::unsupported("parallel_tool_calls", CONSTRAINED));
     }
     let thoughts = app.facts.thinks && chat.reasoning_format.as_deref() != Some("none");
@@ -181,7 +181,7 @@ struct ChatVoice {
 impl ChatVoice {
     fn new(head: Head, ask: &Ask, rules: Rules, with_usage: bool, with_rounds: bool) -> Self {
         let choice = |_| Choice {
-            splitter: Splitter::new(rules),
+            splitter: Splitter::new(rules.clone()),
             calls: 0,
             logprobs: Vec::new(),
             sources: Sources::default(),

@@ -45,7 +45,7 @@ const OF_THIS: &[(&str, &str)] = &[
 struct Conversation {
     messages: Vec<pilotfish::Message>,
     options: RenderOptions,
-    calls: bool,
+    calls: Option<Arc<[String]>>,
 }
 
 fn conversation(app: &App, parameters: &Parameters) -> Result<Conversation, ApiError> {
@@ -61,7 +61,7 @@ fn conversation(app: &App, parameters: &Parameters) -> Result<Conversation, ApiE
     if let Some(kind) = asked.thinking.as_ref().and_then(|thinking| thinking["type"].as_str()) {
         extra.insert("enable_thinking".to_owned(), (kind != "disabled").into());
     }
-    let calls = tools.is_some();
+    let calls = tools::names(tools.as_deref());
     let options = RenderOptions { tools: tools.map(Value::Array), extra, ..RenderOptions::default() };
     Ok(Conversation { messages, options, calls })
 }

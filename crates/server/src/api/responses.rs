@@ -63,8 +63,8 @@ pub(crate) async fn answer(app: &Arc<App>, request: Request<Body>) -> Result<Res
     let mut ask = wishes.ask(&app.config.defaults, app.facts.vocab, None)?;
     let functions = asked.tools.map(input::tools).transpose()?;
     let tools = tools::checked(&app.facts, functions, asked.tool_choice.as_ref())?;
-    let calls = tools.is_some();
-    if calls && asked.parallel_tool_calls == Some(false) {
+    let calls = tools::names(tools.as_deref());
+    if calls.is_some() && asked.parallel_tool_calls == Some(false) {
         return Err(ApiError::unsupported("parallel_tool_calls", CONSTRAINED));
     }
     let messages = input::conversation(asked.instructions.as_deref(), &asked.input)?;

@@ -3,6 +3,8 @@
 //! Invariant: a request that must call a tool is refused, because only constrained output could promise that.
 //! Not here: finding calls in what the model writes (`parts`).
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::CONSTRAINED;
@@ -63,4 +65,10 @@ pub(crate) fn function(name: &Value, description: &Value, parameters: &Value) ->
         function["description"] = description.clone();
     }
     json!({"type": "function", "function": function})
+}
+
+/// The names of checked tools, for finding calls of them.
+pub(crate) fn names(tools: Option<&[Value]>) -> Option<Arc<[String]>> {
+    let name = |tool: &Value| tool["function"]["name"].as_str().unwrap_or_default().to_owned();
+    tools.map(|tools| tools.iter().map(name).collect())
 }

@@ -1,3 +1,4 @@
+//! Tests of parameters: defaults, names and seeds.
 #![cfg(test)]
 
 use serde_json::json;

@@ -1,3 +1,4 @@
+//! Tests of keys: right ones, and all that is nearly right.
 #![cfg(test)]
 
 use axum::http::HeaderMap;

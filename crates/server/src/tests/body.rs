@@ -1,3 +1,4 @@
+//! Tests of bodies: depth, names of parameters in errors, parameters that are refused.
 #![cfg(test)]
 
 use bytes::Bytes;

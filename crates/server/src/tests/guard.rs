@@ -1,3 +1,4 @@
+//! Tests of names and addresses in Host.
 #![cfg(test)]
 
 use std::net::IpAddr;

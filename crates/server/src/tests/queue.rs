@@ -1,3 +1,4 @@
+//! Tests of the queue: order, length, tickets, closing.
 #![cfg(test)]
 
 use std::sync::Arc;

@@ -65,7 +65,12 @@ impl Running {
         Self::start(&small().gguf(), (DrafterChoice::None, small().context), |_| {}, Faults::default())
     }
 
-    fn start(file: &[u8], drafter: DrafterChoice, change: impl FnOnce(&mut Config), faults: Faults) -> Self {
+    fn start(
+        file: &[u8],
+        (drafter, context): (DrafterChoice, usize),
+        change: impl FnOnce(&mut Config),
+        faults: Faults,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("model.gguf"), file).unwrap();
         let mut config = Config { port: 0, ..Config::default() };
