@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use pilotfish::{
     CpuOptions, Device, DrafterChoice, FinishReason, GenerateOptions, KvType, LoadOptions, ModelRef,
-    SamplingParams, SpecSampling,
+    Pipelining, SamplingParams, SpecSampling,
 };
 use pilotfish_engine::sampling::SamplingError;
 use pilotfish_tensor::Kernels;
@@ -156,6 +156,9 @@ pub(crate) struct DraftArgs {
     /// Keep answers in this file, as token ids, and look them up in later runs; for --drafter auto and suffix.
     #[arg(long, value_name = "FILE")]
     pub(crate) spec_history: Option<PathBuf>,
+    /// Whether the drafting model (-md) works ahead while its guesses are verified [default: auto].
+    #[arg(long, value_enum)]
+    pub(crate) pipeline: Option<PipelineName>,
     /// Write what every round did to this file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -172,6 +175,17 @@ pub(crate) enum SpecName {
     /// Guesses are verified where that saves time.
     Auto,
     /// All guesses are verified, even where that loses: for tests and measurements.
+    On,
+}
+
+/// Values of `--pipeline`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PipelineName {
+    /// One after the other.
+    Off,
+    /// At once where the two do not slow each other: never on one device.
+    Auto,
+    /// At once, even where that loses: for tests and measurements.
     On,
 }
 
@@ -335,6 +349,11 @@ impl DraftArgs {
         if self.spec_draft_p_min.is_some() && self.model_draft.is_none() {
             return Err(usage("--spec-draft-p-min is for a drafting model, so it needs -md"));
         }
+        if self.pipeline == Some(PipelineName::On) && self.model_draft.is_none() {
+            return Err(usage(
+                "--pipeline on is for a drafting model, so it needs -md: lookups take no time",
+            ));
+        }
         if self.spec_history.is_some() && matches!(drafter, DrafterName::Ngram | DrafterName::Model) {
             return Err(usage(
                 "--spec-history is for drafters that look at earlier answers: auto and suffix",
@@ -351,6 +370,11 @@ impl DraftArgs {
         options.draft_p_min = self.spec_draft_p_min.unwrap_or(0.0);
         options.draft_max = self.spec_draft_n_max.and_then(|DraftMax(n)| n);
         options.history = self.spec_history.clone();
+        options.pipeline = match self.pipeline {
+            Some(PipelineName::Off) => Pipelining::Off,
+            Some(PipelineName::On) => Pipelining::On,
+            None | Some(PipelineName::Auto) => Pipelining::Auto,
+        };
         Ok(())
     }
 
@@ -388,6 +412,7 @@ impl DraftArgs {
             ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
             ("--spec-draft-p-min", self.spec_draft_p_min.is_some()),
             ("--spec-history", self.spec_history.is_some()),
+            ("--pipeline on", self.pipeline == Some(PipelineName::On)),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }

@@ -72,6 +72,7 @@ fn colour(source: Source) -> u8 {
         Source::Suffix => 32,
         Source::History => 33,
         Source::Model => 35,
+        Source::Own => 34,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::output::note;
 use crate::units::count;
-use pilotfish::{SpeculationReport, Stats, Summary};
+use pilotfish::{PipelineReport, SpeculationReport, Stats, Summary};
 use serde::Serialize;
 
 /// The `timings` object of `run --json`; the names are llama.cpp's.
@@ -26,6 +26,14 @@ pub(crate) struct Speculation {
     drafter: String,
     tau: f64,
     parked: bool,
+    reason: Option<String>,
+    pipeline: Pipeline,
+}
+
+/// Whether the drafter works ahead while the target verifies, and why not.
+#[derive(Debug, Serialize)]
+struct Pipeline {
+    on: bool,
     reason: Option<String>,
 }
 
@@ -48,8 +56,9 @@ impl Timings {
 impl Speculation {
     /// From the engine's report.
     pub(crate) fn new(report: &SpeculationReport) -> Self {
-        let SpeculationReport { drafter, tau, parked, reason } = report.clone();
-        Self { drafter, tau, parked, reason }
+        let SpeculationReport { drafter, tau, parked, reason, pipeline } = report.clone();
+        let PipelineReport { on, reason: why_not } = pipeline;
+        Self { drafter, tau, parked, reason, pipeline: Pipeline { on, reason: why_not } }
     }
 }
 
@@ -58,7 +67,7 @@ pub(crate) fn per_second(tokens: usize, ms: f64) -> f64 {
     if ms > 0.0 { tokens as f64 * 1e3 / ms } else { 0.0 }
 }
 
-/// Prints the three lines of timings to stderr.
+/// Prints the three lines of timings to stderr, and a fourth where the drafter worked ahead.
 pub(crate) fn print(summary: &Summary) {
     let timings = Timings::new(&summary.stats);
     let reused = match summary.stats.reused_tokens {
@@ -98,6 +107,11 @@ pub(crate) fn print(summary: &Summary) {
         timings.draft_n,
         timings.draft_n_accepted
     );
+    if stats.ahead_rounds > 0 {
+        let off =
+            report.pipeline.reason.as_ref().map_or_else(String::new, |reason| format!(", off: {reason}"));
+        note!("pipeline: {} of {} drafts begun ahead were of use{off}", stats.ahead_hits, stats.ahead_rounds);
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod setup;
 use pilotfish_engine::CachedLane;
 use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union};
 use pilotfish_engine::sampling::SamplingParams;
-use pilotfish_engine::speculate::{Options, Speculator};
+use pilotfish_engine::speculate::{Options, Pipelining, Speculator};
 use pilotfish_lane::testing::ScriptedLane;
 use setup::{Case, Planned, Shape, both_params};
 
@@ -84,6 +84,7 @@ fn speculation_never_changes_a_token() {
                 for (name, make) in &drafters {
                     for draft_max in 0..=8 {
                         case.options.prefill_chunk = [Some(1), Some(3), Some(16), None][draft_max % 4];
+                        case.pipeline = [Pipelining::Off, Pipelining::On][(draft_max + seed as usize) % 2];
                         let outcome = case.run(make(&case, seed), draft_max);
                         let what = format!("{name}, seed {seed}, at most {draft_max} guesses");
                         assert_eq!(outcome.reply, expected, "{what}: {:?}", case.params);

@@ -5,12 +5,14 @@
 
 mod setup;
 
+use std::sync::Arc;
+
 use pilotfish_engine::CachedLane;
 use pilotfish_engine::draft::{Drafter, ModelDrafter, NgramDrafter, NoDrafter};
 use pilotfish_engine::sampling::{SamplingParams, logprobs};
-use pilotfish_engine::speculate::{Options, SpecSampling, Speculator};
+use pilotfish_engine::speculate::{Options, Pipelining, SpecSampling, Speculator, Stats};
 use pilotfish_lane::testing::ScriptedLane;
-use setup::{Case, Planned, Shape, both_params};
+use setup::{Case, Engines, Planned, Shape, TwoLanes, both_params};
 
 const VOCAB: usize = 40;
 
@@ -108,46 +110,69 @@ fn speculation_by_rejection_gives_the_models_own_log_probabilities() {
     }
 }
 
-/// Counts of the first two tokens over many seeds, against the target's law; as in `enumeration::sampled`.
-fn check_law(what: &str, width: usize, make: &dyn Fn(&Case) -> Box<dyn Drafter>) {
-    const CELLS: usize = 9;
+/// Counts of the first `N` tokens of replies one longer over many seeds, against the target's law; as in
+/// `enumeration::sampled`. `set` prepares the case; returns what all replies together did.
+fn check_law<const N: u32>(
+    what: &str,
+    (width, draft_max): (usize, usize),
+    set: &dyn Fn(&mut Case),
+    make: &dyn Fn(&Case) -> Box<dyn Drafter>,
+) -> Stats {
     const REPLIES: usize = 60_000;
-    let mut case = case(ScriptedLane::hashed(3, 400, 2, 1.5), 3);
+    let cells = 3_usize.pow(N);
+    let mut case = case(ScriptedLane::hashed(3, 400, 2, 1.5), N as usize + 1);
     case.prompt = vec![1, 2, 0];
-    let mut counts = [0_usize; CELLS];
+    set(&mut case);
+    let mut counts = vec![0_usize; cells];
     let mut lane = CachedLane::new(Box::new(case.target.twin().with_max_width(width)));
-    let mut speculator = Speculator::new(make(&case), Some(2), false);
-    let mut drafted = 0;
+    let mut speculator = Speculator::new(make(&case), Some(draft_max), false).with_pipeline(case.pipeline);
+    let mut sum = Stats::default();
     for seed in 0..REPLIES as u64 {
         case.params = SamplingParams { temperature: 0.8, seed, ..SamplingParams::greedy() };
         let outcome = case.run_on(&mut lane, &mut speculator);
-        counts[(outcome.reply[0] * 3 + outcome.reply[1]) as usize] += 1;
-        drafted += outcome.stats.drafted;
+        counts[outcome.reply[..N as usize].iter().fold(0, |cell, &token| cell * 3 + token as usize)] += 1;
+        sum.drafted += outcome.stats.drafted;
+        sum.ahead_rounds += outcome.stats.ahead_rounds;
+        sum.ahead_hits += outcome.stats.ahead_hits;
     }
-    let softmax = |text: &[u32]| {
-        let weights: Vec<f64> =
-            case.target.logits(text).iter().map(|&x| (f64::from(x) / 0.8).exp()).collect();
-        let sum: f64 = weights.iter().sum();
-        weights.into_iter().map(|weight| weight / sum).collect::<Vec<_>>()
-    };
-    let first = softmax(&case.prompt);
-    let law = (0..3_u32).flat_map(|token| {
-        let second = softmax(&[&case.prompt[..], &[token]].concat());
-        let p = first[token as usize];
-        second.into_iter().map(move |q| p * q)
-    });
-    let distance: f64 =
-        counts.iter().zip(law).map(|(&count, p)| (count as f64 / REPLIES as f64 - p).abs()).sum::<f64>()
-            / 2.0;
-    let bound = ((CELLS as f64 * std::f64::consts::LN_2 + 1e9_f64.ln()) / (2.0 * REPLIES as f64)).sqrt();
-    assert!(drafted >= REPLIES, "{what}: {drafted} guesses");
+    let mut law = vec![(case.prompt.clone(), 1.0)];
+    for _ in 0..N {
+        let longer = law.iter().flat_map(|(text, p)| {
+            let weights: Vec<f64> =
+                case.target.logits(text).iter().map(|&x| (f64::from(x) / 0.8).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            (0..3).zip(weights).map(move |(token, weight)| ([&text[..], &[token]].concat(), p * weight / sum))
+        });
+        law = longer.collect();
+    }
+    let off = |(&count, (_, p)): (&usize, &(Vec<u32>, f64))| (count as f64 / REPLIES as f64 - p).abs();
+    let distance: f64 = counts.iter().zip(&law).map(off).sum::<f64>() / 2.0;
+    let bound = ((cells as f64 * std::f64::consts::LN_2 + 1e9_f64.ln()) / (2.0 * REPLIES as f64)).sqrt();
+    assert!(sum.drafted >= REPLIES, "{what}: {} guesses", sum.drafted);
     assert!(distance < bound, "{what}: {distance} is not below {bound}");
+    sum
 }
 
 #[test]
 fn speculation_by_rejection_follows_the_targets_law() {
-    check_law("a similar model", 9, &|case| {
+    check_law::<2>("a similar model", (9, 2), &|_| (), &|case| {
         Box::new(ModelDrafter::new(Box::new(case.target.perturbed(4, 1.5)), 3, 0.0))
     });
-    check_law("picked trees", 4, &|case| Box::new(Planned::new(case, |limit| Shape::Bushy { right: limit })));
+    check_law::<2>("picked trees", (4, 2), &|_| (), &|case| {
+        Box::new(Planned::new(case, |limit| Shape::Bushy { right: limit }))
+    });
+}
+
+#[test]
+fn speculation_by_rejection_follows_the_targets_law_with_work_ahead() {
+    // The third token's guess is drawn ahead, and once more by the same numbers where that was dropped.
+    let set = |case: &mut Case| {
+        case.options.clock = Arc::new(TwoLanes::new(Engines::DrafterFirst));
+        case.pipeline = Pipelining::On;
+    };
+    let stats = check_law::<3>("a model that works ahead", (9, 1), &set, &|case| {
+        Box::new(ModelDrafter::new(Box::new(case.target.perturbed(4, 1.5)), 3, 0.0))
+    });
+    let (hits, missed) = (stats.ahead_hits, stats.ahead_rounds - stats.ahead_hits);
+    assert!(hits > 15_000 && missed > 15_000, "{hits} hits, {missed} misses");
 }

@@ -14,6 +14,8 @@ pub enum Want {
     Nothing,
     /// The id of the largest logit, the lowest id on ties.
     Argmax,
+    /// That id and how likely it is: its share of the softmax, over the ids it was looked for among.
+    Likeliest,
     /// All logits, `[vocab]`.
     Logits,
 }

@@ -10,6 +10,9 @@ pub enum Outputs {
     Nothing,
     /// Id of the largest logit.
     Argmax(u32),
+    /// The same and its probability, above 0 and at most 1. It is for drafters: ids whose logits lie far below are left
+    /// out of the sum, so its last digits are no part of the lane's numerics.
+    Likeliest(u32, f32),
     /// All logits, `[vocab]`, every one finite.
     Logits(Vec<f32>),
     /// The row wanted something, but its logits hold NaN or infinity. It is the row's own result,
@@ -38,8 +41,16 @@ impl Rows {
     pub fn argmax(&self, i: usize) -> Option<u32> {
         match &self.outputs[i] {
             Outputs::Nothing | Outputs::NonFinite => None,
-            Outputs::Argmax(id) => Some(*id),
+            Outputs::Argmax(id) | Outputs::Likeliest(id, _) => Some(*id),
             Outputs::Logits(logits) => u32::try_from(Kernels::best().argmax(logits)).ok(),
+        }
+    }
+
+    /// How likely that id is, when row `i` asked for it with its probability.
+    pub fn probability(&self, i: usize) -> Option<f32> {
+        match self.outputs[i] {
+            Outputs::Likeliest(_, probability) => Some(probability),
+            _ => None,
         }
     }
 

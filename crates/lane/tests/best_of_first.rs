@@ -22,6 +22,11 @@ fn the_best_token_may_be_looked_for_among_the_first_ids_only() {
     for first in [1, 7, 100, logits.len(), usize::MAX] {
         let rows = lane(Some(first)).forward(&Batch::chain(&tokens, Want::Argmax)).unwrap();
         assert_eq!(rows.argmax(3), Some(best(&logits[..first.min(logits.len())]) as u32), "{first}");
+        let rows = lane(Some(first)).forward(&Batch::chain(&tokens, Want::Likeliest)).unwrap();
+        let among = &logits[..first.min(logits.len())];
+        assert_eq!(rows.argmax(3), Some(best(among) as u32), "{first}");
+        let mass: f32 = among.iter().map(|logit| (logit - among[best(among)]).exp()).sum();
+        assert!((rows.probability(3).unwrap() * mass - 1.0).abs() < 1e-3, "{first}");
         let whole = lane(Some(first)).forward(&Batch::chain(&tokens, Want::Logits)).unwrap();
         assert_eq!(whole.logits(3), Some(logits));
     }

@@ -13,7 +13,7 @@ use pilotfish_catalog::{LocalModel, Progress, Quiet};
 use pilotfish_engine::draft::{
     Drafter, ModelDrafter, NgramDrafter, NoDrafter, SuffixDrafter, Union, check_vocabulary, fingerprint,
 };
-use pilotfish_engine::speculate::{Costs, Speculator};
+use pilotfish_engine::speculate::{Costs, Pipelining, Speculator};
 use pilotfish_engine::{CachedLane, MonotonicClock};
 use pilotfish_lane::{Lane, LaneInfo};
 use pilotfish_model::Model;
@@ -51,6 +51,8 @@ pub struct Engine {
     draft_file: Option<LocalModel>,
     history: Option<HistoryFile>,
     history_note: Option<String>,
+    draft_max: Option<usize>,
+    parking: bool,
     device: Device,
     cpu: CpuOptions,
 }
@@ -106,16 +108,12 @@ impl Engine {
             _ => Box::new(Union::new(drafters, options.draft_max)),
         };
         let LoadedModel { local, model, tokenizer, template } = target;
-        let mut speculator = Speculator::new(drafter, options.draft_max, options.parking);
+        let mut speculator =
+            Speculator::new(drafter, options.draft_max, options.parking).with_pipeline(options.pipeline);
         let plain = Speculator::none();
         let (device, cpu) = (options.device, options.cpu.clone());
-        let curve = speculator
-            .wants_costs()
-            .then(|| CurveFile::of(&model, target_lane.info(), cpu.kernels.name()))
-            .flatten();
-        if let Some(costs) = curve.as_ref().and_then(CurveFile::load) {
-            speculator.set_costs(costs);
-        }
+        let curve = CurveFile::of(&model, target_lane.info(), cpu.kernels.name());
+        recall_costs(&mut speculator, curve.as_ref());
         Ok(Self {
             local,
             model,
@@ -128,9 +126,19 @@ impl Engine {
             draft_file,
             history,
             history_note: history_note.flatten(),
+            draft_max: options.draft_max,
+            parking: options.parking,
             device,
             cpu,
         })
+    }
+
+    /// Lets `drafter` guess from now on, in place of whoever did. Whatever it proposes, no answer changes; with
+    /// [`LoadOptions::parking`] it is asked less where that pays. What was learned about the one before is forgotten.
+    pub fn set_drafter(&mut self, drafter: Box<dyn Drafter>) {
+        self.speculator = Speculator::new(drafter, self.draft_max, self.parking);
+        self.draft_file = None;
+        recall_costs(&mut self.speculator, self.curve.as_ref());
     }
 
     /// Answers a conversation, through the model's chat template.
@@ -278,6 +286,13 @@ impl Engine {
     }
 }
 
+/// Hands over the curve of an earlier process, where it is wanted and there is one.
+fn recall_costs(speculator: &mut Speculator, curve: Option<&CurveFile>) {
+    if let Some(costs) = curve.filter(|_| speculator.wants_costs()).and_then(CurveFile::load) {
+        speculator.set_costs(costs);
+    }
+}
+
 /// The drafters that need no model.
 fn lookups(options: &LoadOptions, history: Option<&HistoryFile>) -> Vec<Box<dyn Drafter>> {
     let ngram = || Box::new(NgramDrafter::new());
@@ -308,6 +323,9 @@ fn check_drafter(options: &LoadOptions) -> Result<(), Error> {
     if let Some(path) = options.history.as_ref().filter(|_| !looks_back) {
         let why = "the drafter does not look at earlier replies";
         return refuse("--spec-history", &path.display().to_string(), why);
+    }
+    if options.pipeline == Pipelining::On && options.draft_model.is_none() {
+        return refuse("--pipeline", "on", "only a drafting model works ahead: give one with -md");
     }
     let beside_a_model = "a drafting model was given with -md";
     match (options.drafter, &options.draft_model) {

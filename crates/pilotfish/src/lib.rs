@@ -23,6 +23,7 @@
 //! Not here: the loop (`pilotfish-engine`), downloads (`pilotfish-catalog`), printing (the command line).
 
 mod curves;
+pub mod drafting;
 mod engine;
 mod error;
 mod generation;
@@ -45,6 +46,7 @@ pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Qu
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
 pub use pilotfish_engine::session::{FinishReason, Piece};
 pub use pilotfish_engine::speculate::{
-    BySource, Costs, RoundFigures, Source, SourceCount, SpecSampling, SpeculationReport, Stats,
+    BySource, Costs, PipelineReport, Pipelining, RoundFigures, Source, SourceCount, SpecSampling,
+    SpeculationReport, Stats,
 };
 pub use pilotfish_model::text::Message;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pilotfish_engine::sampling::SamplingParams;
-use pilotfish_engine::speculate::SpecSampling;
+use pilotfish_engine::speculate::{Pipelining, SpecSampling};
 
 use crate::lanes::{CpuOptions, Device};
 use crate::load::ModelRef;
@@ -52,6 +52,8 @@ pub struct LoadOptions {
     pub history: Option<PathBuf>,
     /// Whether speculation may be suspended while it loses time; off only for tests and measurements.
     pub parking: bool,
+    /// Whether the drafting model works ahead while the target verifies; [`Pipelining::On`] needs a drafting model.
+    pub pipeline: Pipelining,
     /// Where the target runs.
     pub device: Device,
     /// Settings of the CPU lane. A context of `None` is the trained one, at most [`DEFAULT_CONTEXT`]. A drafting model
@@ -73,6 +75,7 @@ impl LoadOptions {
             past_replies: true,
             history: None,
             parking: true,
+            pipeline: Pipelining::Auto,
             device: Device::Cpu,
             cpu: CpuOptions::default(),
             offline: false,

@@ -40,6 +40,34 @@ fn every_drafter_gives_the_same_tokens() {
 }
 
 #[test]
+fn a_model_that_works_ahead_gives_the_same_tokens() {
+    let home = Home::new();
+    let spec = TinySpec { layers: 3, ..TinySpec::new(Family::Llama) };
+    home.write("model.gguf", &spec.gguf());
+    home.write("other.gguf", &TinySpec { layers: 1, ..spec }.with_seed(9).gguf());
+    for sampling in
+        [&[][..], &["--temp", "0.8", "-s", "5"], &["--temp", "0.8", "--spec-sampling", "rejection"]]
+    {
+        for model in ["model.gguf", "other.gguf"] {
+            let base = ["--raw", "abcab", "-n", "40", "--ignore-eos", "--spec", "on", "-md", model];
+            let base = [&base[..], &["--drafter", "model", "--spec-draft-n-max", "3"], sampling].concat();
+            let with = |name| home.answer(&[&base[..], &["--pipeline", name]].concat());
+            let (off, auto, on) = (with("off"), with("auto"), with("on"));
+            assert_eq!(on["tokens"], off["tokens"], "{model} {sampling:?}");
+            assert_eq!(auto["tokens"], off["tokens"], "{model} {sampling:?}");
+            let pipeline = |answer: &Value| answer["speculation"]["pipeline"].clone();
+            assert_eq!(pipeline(&on)["on"], true);
+            assert_eq!(pipeline(&off)["reason"], "it is switched off");
+            assert_eq!(pipeline(&auto)["reason"], "target and drafter share one device, cpu");
+        }
+    }
+    let run = ["run", "-m", "model.gguf", "-md", "model.gguf", "--drafter", "model", "--spec", "on"];
+    let told = |name: &str| home.run(&[&run[..], &["--pipeline", name, "-n", "20", "--raw", "ab"]].concat());
+    assert!(told("on").stderr.contains("drafts begun ahead were of use"));
+    assert!(!told("auto").stderr.contains("begun ahead"));
+}
+
+#[test]
 fn a_long_answer_is_the_same_with_ngrams() {
     let home = Home::with_model();
     let base = ["--raw", "ab ab ab ab", "-n", "480", "--ignore-eos"];

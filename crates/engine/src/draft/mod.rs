@@ -30,6 +30,15 @@ use crate::error::DraftError;
 use crate::session::Session;
 use crate::speculate::{Accepted, TokenTree};
 
+/// What a drafter did ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// Guesses made, that of the bonus token included.
+    pub guesses: usize,
+    /// The bonus token it expects.
+    pub bonus: Option<u32>,
+}
+
 /// Proposes tokens for a target to verify.
 pub trait Drafter: Send {
     /// `none`, `ngram`, `model`, ….
@@ -52,6 +61,28 @@ pub trait Drafter: Send {
     /// # Errors
     /// When the drafter cannot go on; this and later replies are then made without it.
     fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError>;
+
+    /// The device of its own lane, where it has one: only such a drafter can work ahead.
+    fn device(&self) -> Option<&str> {
+        None
+    }
+
+    /// Works on the next proposal while this round's draft is verified, for the text that follows if all goes well: the
+    /// session's, all guesses of `path`, and the drafter's own guess of the bonus token. At most `limit` guesses behind
+    /// that are of use; it ends, too, when `go_on` says no, which it should ask before every guess.
+    ///
+    /// It only saves time. [`Drafter::propose`] must give what it would have given without it: for the text that was
+    /// expected, what was prepared; for any other, a proposal made afresh. What goes wrong here shows in `propose`.
+    fn draft_ahead(
+        &mut self,
+        session: &Session,
+        path: &[u32],
+        limit: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> Ahead {
+        let _ = (session, path, limit, go_on);
+        Ahead::default()
+    }
 
     /// Most guesses in depth of those who cost time ([`Drafter::is_costly`]) in the next proposal; 0 lets them rest.
     fn limit_costly(&mut self, depth: usize) {

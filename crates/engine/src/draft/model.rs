@@ -5,11 +5,15 @@
 //! the same token. Where the text is sampled by rejection it draws from its own law, with numbers of its own,
 //! and hands the law over. Its cache follows the session by the longest common prefix.
 //!
+//! While its guesses are verified it may go on: behind its guess of the bonus token it begins the next chain, which
+//! [`Drafter::propose`] takes up, and finishes, if the text became what was expected. The numbers it draws by are
+//! named by where the chain begins, so the chain is the same whether it was begun ahead or not.
+//!
 //! Tokens the drafter does not have (a longer target vocabulary) are left out of what it reads; ids the
 //! target does not have are never guessed.
 //!
 //! Invariant: its lane never sees an id outside its own vocabulary. Whether a token is drawn never depends
-//! on the token.
+//! on the token; neither does how long it works ahead.
 //! Not here: whether the two vocabularies fit (`check_vocabulary`, asked once at load).
 
 use std::sync::Arc;
@@ -17,11 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pilotfish_lane::{Lane, LaneError, Outputs, Rows, Want};
 
-use super::Drafter;
+use super::{Ahead, Drafter};
 use crate::cached::CachedLane;
 use crate::clock::MonotonicClock;
 use crate::error::DraftError;
-use crate::sampling::{Choice, Law, Sampler, logprobs};
+use crate::sampling::{Choice, Law, Likeliest, Sampler, logprobs};
 use crate::session::Session;
 use crate::speculate::{Guess, Source, TokenTree};
 
@@ -34,6 +38,44 @@ const DEFAULT_MAX: usize = 16;
 /// How likely a guess is held to be; what was accepted before decides anyway.
 const LIKELY: f32 = 0.7;
 
+/// A chain in the making.
+struct Chain {
+    /// What it continues.
+    text: Vec<u32>,
+    guesses: Vec<Guessed>,
+    /// Whether the target does not have what would come next.
+    over: bool,
+}
+
+struct Guessed {
+    token: u32,
+    law: Option<Arc<Law>>, // it was drawn from, where the text is sampled by rejection
+    sure: bool,            // as likely as a draft is to be
+}
+
+impl Chain {
+    fn behind(text: &[u32]) -> Self {
+        Self { text: text.to_vec(), guesses: Vec::new(), over: false }
+    }
+
+    fn sure(&self) -> bool {
+        self.guesses.iter().all(|guess| guess.sure)
+    }
+
+    /// Up to the first guess the drafter is not sure of, `limit` at most.
+    fn to_tree(&self, root: u32, limit: usize) -> TokenTree {
+        let mut tree = TokenTree::root(root);
+        let mut at = 0;
+        for guess in self.guesses.iter().take_while(|guess| guess.sure).take(limit) {
+            if let Some(law) = &guess.law {
+                tree.draw_behind(at, Arc::clone(law));
+            }
+            at = tree.push(at, Guess { token: guess.token, probability: LIKELY, source: Source::Model });
+        }
+        tree
+    }
+}
+
 /// Drafts with a model of its own.
 pub struct ModelDrafter {
     lane: CachedLane,
@@ -42,6 +84,7 @@ pub struct ModelDrafter {
     sampler: Option<Sampler>,
     idle: Option<String>,
     limit: usize,
+    ahead: Option<Chain>,
 }
 
 impl ModelDrafter {
@@ -55,13 +98,20 @@ impl ModelDrafter {
             sampler: None,
             idle: None,
             limit: usize::MAX,
+            ahead: None,
         }
     }
 
-    /// The part of the session its lane can read.
-    fn readable(&self, session: &Session) -> Vec<u32> {
+    /// The part of a text its lane can read.
+    fn readable(&self, text: &[u32]) -> Vec<u32> {
         let vocab = self.lane.info().vocab;
-        session.tokens().iter().copied().filter(|&token| (token as usize) < vocab).collect()
+        text.iter().copied().filter(|&token| (token as usize) < vocab).collect()
+    }
+
+    /// Guesses there is room for behind `read` tokens: the last one is never read, so a draft may be one longer than
+    /// the room behind the text.
+    fn room(&self, read: usize) -> usize {
+        (self.lane.info().context + 1).saturating_sub(read)
     }
 
     /// Reads all of `tokens` but the last, as far as it is not in the cache.
@@ -92,33 +142,106 @@ impl ModelDrafter {
         }
     }
 
-    /// The guess behind a row, and the law it was drawn from where the text is sampled by rejection
-    /// (`choice`); none where the drafter is too unsure or the target does not have the token.
+    /// The guess behind a row, drawn by `choice` where the text is sampled by rejection; none where the target does
+    /// not have the token.
     fn guess(
         &self,
         row: &Rows,
         history: &[u32],
         sampler: &mut Sampler,
         choice: Option<&mut dyn Choice>,
-    ) -> Result<Option<(u32, Option<Law>)>, DraftError> {
+    ) -> Result<Option<Guessed>, DraftError> {
         let last = row.width() - 1;
         if *row.get(last) == Outputs::NonFinite {
             return Err(LaneError::NonFinite { position: self.lane.held().len() - 1 }.into());
         }
         let Some(logits) = row.logits(last) else {
             let known = row.argmax(last).filter(|&token| (token as usize) < self.target_vocab);
-            return Ok(known.map(|token| (token, None)));
+            return Ok(known.map(|token| Guessed { token, law: None, sure: true }));
         };
         let shared = &logits[..logits.len().min(self.target_vocab)];
-        if let Some(choice) = choice {
-            let law = sampler.law(shared, history)?;
-            // To give up on an unlikely token would leave the likely ones more than their share.
-            let sure = law.largest() >= f64::from(self.p_min);
-            return Ok(sure.then(|| (law.draw(choice), Some(law))));
+        let p_min = f64::from(self.p_min);
+        Ok(Some(match choice {
+            Some(choice) => {
+                let law = sampler.law(shared, history)?;
+                // To give up on an unlikely token would leave the likely ones more than their share.
+                let sure = law.largest() >= p_min;
+                Guessed { token: law.draw(choice), law: Some(Arc::new(law)), sure }
+            }
+            None => {
+                let token = sampler.sample(shared, history)?;
+                let sure = p_min <= 0.0 || logprobs(shared, token, 0).logprob >= p_min.ln();
+                Guessed { token, law: None, sure }
+            }
+        }))
+    }
+
+    /// Adds guesses to a chain, up to `limit` of them, as long as `go_on` says so.
+    fn grow(
+        &mut self,
+        chain: &mut Chain,
+        limit: usize,
+        session: &Session,
+        go_on: &dyn Fn(&Chain) -> bool,
+    ) -> Result<(), DraftError> {
+        let mut sampler = self.sampler_for(session);
+        let want = self.want(&sampler);
+        let mut text = chain.text.clone();
+        text.extend(chain.guesses.iter().map(|guess| guess.token));
+        let mut unread = None;
+        while chain.guesses.len() < limit && !chain.over && go_on(chain) {
+            let row = match unread {
+                None => self.read(&self.readable(&text), want)?,
+                Some(token) => self.lane.append(&[token], want)?,
+            };
+            let made = chain.guesses.len() as u32;
+            let mut choice = session.dice().map(|dice| dice.guesses_from(chain.text.len(), made));
+            let choice = choice.as_mut().map(|choice| choice.as_mut() as &mut dyn Choice);
+            match self.guess(&row, &text, &mut sampler, choice)? {
+                None => chain.over = true,
+                Some(guess) => {
+                    unread = Some(guess.token);
+                    text.push(guess.token);
+                    chain.guesses.push(guess);
+                }
+            }
         }
-        let token = sampler.sample(shared, history)?;
-        let sure = self.p_min <= 0.0 || logprobs(shared, token, 0).logprob >= f64::from(self.p_min).ln();
-        Ok(sure.then_some((token, None)))
+        self.sampler = Some(sampler);
+        Ok(())
+    }
+
+    /// The bonus token it expects behind `text`: where the text is sampled by rejection the likeliest, which needs no
+    /// random number, else what the sampler would choose.
+    fn expect_bonus(&mut self, text: &[u32], session: &Session) -> Result<Option<u32>, DraftError> {
+        let mut sampler = self.sampler_for(session);
+        let row = self.read(&self.readable(text), self.want(&sampler))?;
+        let mut likeliest = Likeliest;
+        let choice = session.dice().map(|_| &mut likeliest as &mut dyn Choice);
+        let bonus = self.guess(&row, text, &mut sampler, choice)?;
+        self.sampler = Some(sampler);
+        Ok(bonus.map(|guess| guess.token))
+    }
+
+    /// The chain behind `path` and the bonus token it expects, as far as it came.
+    fn begin_ahead(
+        &mut self,
+        session: &Session,
+        path: &[u32],
+        limit: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Chain>, DraftError> {
+        let mut text = [session.tokens(), path].concat();
+        let read = self.readable(&text).len();
+        if read == 0 || self.room(read) == 0 || !go_on() {
+            return Ok(None);
+        }
+        let Some(bonus) = self.expect_bonus(&text, session)? else { return Ok(None) };
+        text.push(bonus);
+        let mut chain = Chain::behind(&text);
+        let limit = limit.min(self.room(read + 1)).min(self.limit);
+        // Nor does it end where it is unsure: by rejection that would let the time it takes depend on what it drew.
+        self.grow(&mut chain, limit, session, &|_| go_on())?;
+        Ok(Some(chain))
     }
 
     fn want(&self, sampler: &Sampler) -> Want {
@@ -136,7 +259,9 @@ impl Drafter for ModelDrafter {
     }
 
     fn prepare(&mut self, session: &Session, cancel: &AtomicBool) -> Result<(), DraftError> {
-        let tokens = self.readable(session);
+        // Another reply may have another seed.
+        self.ahead = None;
+        let tokens = self.readable(session.tokens());
         if tokens.is_empty() || tokens.len() > self.lane.info().context {
             return Ok(());
         }
@@ -144,38 +269,37 @@ impl Drafter for ModelDrafter {
     }
 
     fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError> {
-        let mut tree = TokenTree::root(session.last());
-        let tokens = self.readable(session);
+        let ahead = self.ahead.take().filter(|chain| chain.text == session.tokens());
+        let read = self.readable(session.tokens()).len();
+        let room = self.room(read);
         let context = self.lane.info().context;
-        // The last guess is never read, so a draft may be one longer than the room behind the text.
-        let room = (context + 1).saturating_sub(tokens.len());
         self.idle = (room == 0).then(|| format!("the drafter's context of {context} is full"));
         let limit = limit.min(room).min(self.limit);
-        if limit == 0 || tokens.is_empty() {
-            return Ok(tree);
+        if limit == 0 || read == 0 {
+            return Ok(TokenTree::root(session.last()));
         }
-        let mut sampler = self.sampler_for(session);
-        let want = self.want(&sampler);
-        let mut history = session.tokens().to_vec();
-        let mut row = self.read(&tokens, want)?;
-        let mut at = 0;
-        let dice = session.dice();
-        let mut choice = dice.map(|dice| dice.guesses(session.len()));
-        loop {
-            let choice = choice.as_mut().map(|choice| choice.as_mut() as &mut dyn Choice);
-            let Some((token, law)) = self.guess(&row, &history, &mut sampler, choice)? else { break };
-            if let Some(law) = law {
-                tree.draw_behind(at, Arc::new(law));
-            }
-            at = tree.push(at, Guess { token, probability: LIKELY, source: Source::Model });
-            if tree.drafted() == limit {
-                break;
-            }
-            history.push(token);
-            row = self.lane.append(&[token], want)?;
-        }
-        self.sampler = Some(sampler);
-        Ok(tree)
+        let mut chain = ahead.unwrap_or_else(|| Chain::behind(session.tokens()));
+        self.grow(&mut chain, limit, session, &Chain::sure)?;
+        Ok(chain.to_tree(session.last(), limit))
+    }
+
+    fn device(&self) -> Option<&str> {
+        Some(&self.lane.info().name)
+    }
+
+    fn draft_ahead(
+        &mut self,
+        session: &Session,
+        path: &[u32],
+        limit: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> Ahead {
+        // What fails here fails again in `propose`, or does not matter.
+        self.ahead = self.begin_ahead(session, path, limit, go_on).unwrap_or_default();
+        self.ahead.as_ref().map_or_else(Ahead::default, |chain| Ahead {
+            guesses: 1 + chain.guesses.len(),
+            bonus: chain.text.last().copied(),
+        })
     }
 
     fn is_costly(&self) -> bool {
@@ -184,6 +308,10 @@ impl Drafter for ModelDrafter {
 
     fn limit_costly(&mut self, depth: usize) {
         self.limit = depth;
+    }
+
+    fn finished(&mut self, _: &Session) {
+        self.ahead = None;
     }
 
     fn idle_reason(&self) -> Option<String> {

@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicBool;
 
 use pilotfish_lane::Rows;
 
-use super::Drafter;
 use super::odds::expected;
+use super::{Ahead, Drafter};
 use crate::error::DraftError;
 use crate::session::Session;
 use crate::speculate::{Accepted, TokenTree};
@@ -108,6 +108,27 @@ impl Drafter for Union {
         self.drafting = by;
         self.check_left()?;
         Ok(best)
+    }
+
+    fn device(&self) -> Option<&str> {
+        let mut working = self.members.iter().filter(|member| member.failed.is_none());
+        working.find_map(|member| member.drafter.device())
+    }
+
+    fn draft_ahead(
+        &mut self,
+        session: &Session,
+        path: &[u32],
+        limit: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> Ahead {
+        let mut all = Ahead::default();
+        for (_, member) in self.working().filter(|(_, member)| member.drafter.device().is_some()) {
+            let ahead = member.drafter.draft_ahead(session, path, limit.min(member.max), go_on);
+            all.guesses += ahead.guesses;
+            all.bonus = all.bonus.or(ahead.bonus);
+        }
+        all
     }
 
     fn limit_costly(&mut self, depth: usize) {

@@ -6,7 +6,8 @@
 //!
 //! Every decision has a number of its own: a position is decided in one round only, so its verdicts are
 //! named by the position; guesses are drawn again in every round, so they are named by the round's first.
-//! A guess therefore never depends on a number that an earlier round looked at.
+//! A guess therefore never depends on a number that an earlier round looked at. A draft that was begun ahead and dropped
+//! unseen is drawn again, for another text, by the same numbers (`speculate::pipeline`).
 //!
 //! Invariant: an index of weight 0 is never chosen; with probability 0 the answer is no, with 1 it is yes.
 //! Not here: the weights (`Law`), what is decided (`speculate::reject`).
@@ -27,8 +28,28 @@ pub trait Dice: Send + Sync {
     /// For the token of `position`: which guess is kept, and what comes where none is.
     fn verdict(&self, position: usize) -> Box<dyn Choice + '_>;
 
+    /// For all guesses of the round whose first guess is for `position`, the first `made` of them made already.
+    fn guesses_from(&self, position: usize, made: u32) -> Box<dyn Choice + '_>;
+
     /// For all guesses of the round whose first guess is for `position`.
-    fn guesses(&self, position: usize) -> Box<dyn Choice + '_>;
+    fn guesses(&self, position: usize) -> Box<dyn Choice + '_> {
+        self.guesses_from(position, 0)
+    }
+}
+
+/// Takes whatever is likeliest, the first on ties.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Likeliest;
+
+impl Choice for Likeliest {
+    fn categorical(&mut self, weights: &[f64]) -> usize {
+        let best = (0..weights.len()).reduce(|best, i| if weights[i] > weights[best] { i } else { best });
+        best.expect("a weight is above 0")
+    }
+
+    fn bernoulli(&mut self, p: f64) -> bool {
+        p >= 0.5
+    }
 }
 
 /// Decisions that are a function of seed, choice index, position and purpose.
@@ -44,19 +65,19 @@ impl SeededDice {
         Self { seed, choice }
     }
 
-    fn throws(&self, position: usize, yes_or_no: Purpose, which: Purpose) -> Throws {
+    fn throws(&self, position: usize, yes_or_no: Purpose, which: Purpose, thrown: u32) -> Throws {
         let noise = |purpose| Noise::new(self.seed, self.choice, position, purpose);
-        Throws { yes_or_no: noise(yes_or_no), which: noise(which), thrown: 0 }
+        Throws { yes_or_no: noise(yes_or_no), which: noise(which), thrown }
     }
 }
 
 impl Dice for SeededDice {
     fn verdict(&self, position: usize) -> Box<dyn Choice + '_> {
-        Box::new(self.throws(position, Purpose::Accept, Purpose::Residual))
+        Box::new(self.throws(position, Purpose::Accept, Purpose::Residual, 0))
     }
 
-    fn guesses(&self, position: usize) -> Box<dyn Choice + '_> {
-        Box::new(self.throws(position, Purpose::Draft, Purpose::Draft))
+    fn guesses_from(&self, position: usize, made: u32) -> Box<dyn Choice + '_> {
+        Box::new(self.throws(position, Purpose::Draft, Purpose::Draft, made))
     }
 }
 
@@ -118,6 +139,23 @@ mod tests {
         let sum = f64::from_bits(1);
         assert_eq!(LARGEST * sum, sum);
         assert_eq!(index_at(&[0.0, sum, 0.0], LARGEST), 1);
+    }
+
+    #[test]
+    fn sampling_choice_goes_on_where_a_round_was_left() {
+        let dice = SeededDice::new(7, 1);
+        let weights = [1.0; 1 << 10];
+        let mut in_one_go = dice.guesses(5);
+        for made in 0..8 {
+            let alone = dice.guesses_from(5, made).categorical(&weights);
+            assert_eq!(alone, in_one_go.categorical(&weights));
+        }
+    }
+
+    #[test]
+    fn sampling_choice_of_the_likeliest_takes_the_first_of_equals() {
+        assert_eq!(Likeliest.categorical(&[0.1, 0.4, 0.1, 0.4]), 1);
+        assert!(Likeliest.bernoulli(0.5) && !Likeliest.bernoulli(0.4));
     }
 
     #[test]

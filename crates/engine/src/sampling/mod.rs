@@ -20,6 +20,7 @@ mod params;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use choice::Likeliest;
 pub use choice::{Choice, Dice, SeededDice};
 pub use filters::Candidate;
 pub use law::Law;

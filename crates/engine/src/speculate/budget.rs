@@ -12,10 +12,11 @@
 //! gain before it drafts, and for less again while they win.
 //!
 //! Invariant: measurements change only what is drafted, never a token.
-//! Not here: the curve (`costs`), the chances (`chances`).
+//! Not here: the curve (`costs`), the chances (`chances`), whether the drafter works ahead (`pipeline`).
 
 use super::chances::Chances;
 use super::costs::Costs;
+use super::pipeline::{Alone, Pipeline};
 use super::{Source, TokenTree};
 
 /// Gain a draft must promise: less is within the noise of a shared machine.
@@ -46,14 +47,18 @@ const LEARN_ROUNDS: usize = 2;
 /// What one round cost and brought.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RoundCost {
-    /// Proposing, part of `total_ms`.
+    /// Proposing, and waiting for a drafter that works ahead; part of `total_ms`.
     pub(super) draft_ms: f64,
+    /// That waiting alone.
+    pub(super) waited_ms: f64,
     /// The whole round.
     pub(super) total_ms: f64,
     /// Guesses verified.
     pub(super) drafted: usize,
     /// Guesses that a costly drafter made.
     pub(super) guesses: usize,
+    /// Guesses made ahead for the next round, where the drafter was to.
+    pub(super) ahead: Option<usize>,
 }
 
 /// How deep the next proposal may be.
@@ -116,6 +121,8 @@ pub(super) struct Budget {
     /// The last draft that was not made.
     refusal: Option<Offer>,
     retired: Option<String>,
+    /// Whether a costly drafter works ahead.
+    pub(super) pipeline: Pipeline,
 }
 
 impl Budget {
@@ -141,6 +148,7 @@ impl Budget {
             since_free: REFUSED,
             refusal: None,
             retired: None,
+            pipeline: Pipeline::default(),
         }
     }
 
@@ -290,6 +298,18 @@ impl Budget {
         tree.select(|node| keep[node])
     }
 
+    /// How deep a costly drafter works ahead while `draft` is verified; 0 where it does not.
+    pub(super) fn ahead(&mut self, draft: &TokenTree) -> usize {
+        if draft.drafted() == 0 || self.granted == 0 || !self.may_draft() {
+            return 0;
+        }
+        let hit = (1..=draft.depth() + 1).map(|depth| self.chances.at(Source::Model, depth)).product();
+        let width = draft.width();
+        let known = self.guess_ms.filter(|_| self.costs.knows(width));
+        let alone = known.map(|guess_ms| Alone { pass_ms: self.ms(width), guess_ms });
+        if self.pipeline.begins(alone, hit) { self.granted } else { 0 }
+    }
+
     /// Whether a costly drafter is about to begin again after a pause: it may have to catch up first.
     pub(super) fn begins_try(&self) -> bool {
         self.tries_left == TRY_ROUNDS
@@ -302,7 +322,10 @@ impl Budget {
         self.since_free =
             if round.drafted > 0 && guesses == 0 { 0 } else { self.since_free.saturating_add(1) };
         let pass_ms = round.total_ms - round.draft_ms;
-        self.costs.observe(round.drafted + 1, pass_ms);
+        // A trial of both lanes at once does not tell what a pass takes.
+        if !self.pipeline.observe(round.ahead, pass_ms + round.waited_ms) {
+            self.costs.observe(round.drafted + 1, pass_ms);
+        }
         // Asking in vain for next to nothing is a plain round; asking in vain for a price is a guess that was wrong.
         let in_vain = self.granted > 0 && guesses == 0 && round.draft_ms > DEAR * self.ms(1);
         if in_vain {

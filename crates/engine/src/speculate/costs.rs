@@ -102,6 +102,12 @@ impl Costs {
         })
     }
 
+    /// Whether [`Costs::ms`] of `width` is measured, or lies between what is.
+    pub(super) fn knows(&self, width: usize) -> bool {
+        let narrower = self.points.iter().any(|point| point.0 <= width);
+        narrower && self.points.iter().any(|point| point.0 >= width)
+    }
+
     /// Learns that a pass of `width` rows took `ms`.
     pub(super) fn observe(&mut self, width: usize, ms: f64) {
         let Some(expected) = self.ms(width) else {
@@ -148,6 +154,8 @@ mod tests {
             [at(1), at(2), at(3), at(4), at(6), at(8), at(10)],
             [10.0, 12.0, 14.0, 16.0, 24.0, 32.0, 40.0]
         );
+        assert_eq!([1, 2, 8, 9].map(|width| costs.knows(width)), [true, true, true, false]);
+        assert!(!Costs::new([(2, 8.0)]).knows(1) && !Costs::default().knows(1));
         assert_eq!(Costs::new([(1, 10.0), (2, 8.0)]).ms(5), Some(8.0), "no pass is free");
     }
 

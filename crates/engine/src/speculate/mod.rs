@@ -15,6 +15,7 @@ mod costs;
 #[cfg(test)]
 #[path = "tests/enumeration/mod.rs"]
 mod enumeration;
+mod pipeline;
 mod reject;
 mod sources;
 mod stats;
@@ -26,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use accept::{Accepted, SpecSampling, accept};
 pub use costs::Costs;
+pub use pipeline::{PipelineReport, Pipelining};
 pub use sources::{BySource, SourceCount};
 pub use stats::Stats;
 pub use telemetry::RoundFigures;
@@ -33,6 +35,7 @@ pub use tree::{Guess, Source, TokenTree};
 
 use budget::{Budget, RoundCost};
 use pilotfish_lane::{Rows, Want};
+use pipeline::{Pipeline, Verified, verify_while_drafting};
 use reject::accept_by_rejection;
 use sources::sources;
 use telemetry::Stopwatch;
@@ -57,6 +60,12 @@ impl Speculator {
         let max = draft_max.unwrap_or(drafter.default_max());
         let budget = Budget::new(max, draft_max.is_some(), drafter.is_costly(), parking);
         Self { drafter, budget }
+    }
+
+    /// Lets the drafter work ahead while the target verifies; without this it never does.
+    pub fn with_pipeline(mut self, mode: Pipelining) -> Self {
+        self.budget.pipeline = Pipeline::new(mode);
+        self
     }
 
     /// Plain decoding.
@@ -147,6 +156,8 @@ pub struct SpeculationReport {
     pub parked: bool,
     /// Why, or why the drafter has nothing to say.
     pub reason: Option<String>,
+    /// Whether the drafter works ahead while the target verifies.
+    pub pipeline: PipelineReport,
 }
 
 /// A reply in the making.
@@ -186,6 +197,7 @@ impl<'a> Generation<'a> {
         let Speculator { drafter, budget } = speculator;
         budget.start_reply();
         let drafter = drafter.as_mut();
+        budget.pipeline.meet(target.info(), drafter);
         Ok(Self { target, drafter, budget, session, options, stats, prefilled: false })
     }
 
@@ -246,8 +258,8 @@ impl<'a> Generation<'a> {
         let guesses = (1..proposal.width()).filter(|&i| proposal.guess(i).source == Source::Model).count();
         let draft = self.budget.cut(proposal, drafted_ms);
         watch.drafted();
-        let rows = self.target.forward(&draft.to_batch(self.want()))?;
-        watch.verified();
+        let Verified { rows, ahead, waited_ms, .. } = self.verify(&draft)?;
+        watch.verified(waited_ms);
         let Session { tokens, sampler, dice, .. } = &mut self.session;
         let accepted = match dice {
             None => accept(&draft, &rows, tokens, sampler)?,
@@ -268,14 +280,16 @@ impl<'a> Generation<'a> {
         let times = watch.stop();
         let cost = RoundCost {
             draft_ms: times.draft_ms(),
+            waited_ms,
             total_ms: times.total_ms(),
             drafted: draft.drafted(),
             guesses,
+            ahead: ahead.map(|ahead| ahead.guesses),
         };
         self.budget.observe(cost, &tokens);
         // The prompt's last token is the root of the first draft.
         self.stats.read_tokens += usize::from(first);
-        self.stats.count(&draft, &accepted, committed.count);
+        self.stats.count(&draft, &accepted, committed.count, ahead);
         self.stats.time(times);
         Ok(Some(Round {
             sources: sources(&draft, &accepted, committed.count),
@@ -305,6 +319,7 @@ impl<'a> Generation<'a> {
             tau: self.stats.tau(),
             parked: self.budget.parked(),
             reason: self.budget.reason().or_else(|| self.drafter.idle_reason()),
+            pipeline: self.budget.pipeline.report(),
         }
     }
 
@@ -339,6 +354,27 @@ impl<'a> Generation<'a> {
                 root
             }
         }
+    }
+
+    /// The target's pass over `draft`; with the pipeline on, the drafter begins the next proposal meanwhile, for the
+    /// case that all goes well.
+    fn verify(&mut self, draft: &TokenTree) -> Result<Verified, EngineError> {
+        let batch = draft.to_batch(self.want());
+        let path: Vec<u32> = draft.likeliest_path()[1..].iter().map(|&node| draft.token(node)).collect();
+        // Behind the path this round's bonus token needs room, and the next one's.
+        let room = self.session.room().saturating_sub(path.len() + 2);
+        let depth = if room > 0 { self.budget.ahead(draft).min(room) } else { 0 };
+        if depth == 0 {
+            return Ok(Verified::alone(self.target.forward(&batch)?));
+        }
+        let Self { target, drafter, session, options, .. } = self;
+        let verified = verify_while_drafting(options.clock.as_ref(), target, &batch, &mut |go_on| {
+            drafter.draft_ahead(session, &path, depth, go_on)
+        })?;
+        if let Some(panic) = &verified.panic {
+            self.budget.retire(panic.clone());
+        }
+        Ok(verified)
     }
 
     /// Lets the drafter read what it has missed.

@@ -5,6 +5,7 @@
 
 use super::telemetry::Times;
 use super::{Accepted, BySource, TokenTree};
+use crate::draft::Ahead;
 
 /// Counts and milliseconds of one generation.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,9 +30,13 @@ pub struct Stats {
     pub drafted: usize,
     /// Guesses that became part of the reply.
     pub accepted: usize,
+    /// Rounds in which the drafter worked ahead beside the pass.
+    pub ahead_rounds: usize,
+    /// Of these, those behind which the text was what it had expected.
+    pub ahead_hits: usize,
     /// All rounds.
     pub decode_ms: f64,
-    /// Of `decode_ms`: proposing.
+    /// Of `decode_ms`: proposing, and waiting for a drafter that works ahead.
     pub draft_ms: f64,
     /// Of `decode_ms`: the target's passes.
     pub verify_ms: f64,
@@ -53,8 +58,20 @@ impl Stats {
         self.by_position.iter().map(|&(drafted, right)| right as f64 / drafted as f64).collect()
     }
 
-    /// Counts a round that committed `tokens` tokens.
-    pub(crate) fn count(&mut self, draft: &TokenTree, accepted: &Accepted, tokens: usize) {
+    /// Counts a round that committed `tokens` tokens, with what the drafter did ahead meanwhile.
+    pub(crate) fn count(
+        &mut self,
+        draft: &TokenTree,
+        accepted: &Accepted,
+        tokens: usize,
+        ahead: Option<Ahead>,
+    ) {
+        if let Some(ahead) = ahead {
+            let hit =
+                accepted.rows == draft.likeliest_path() && accepted.tokens.last() == ahead.bonus.as_ref();
+            self.ahead_rounds += 1;
+            self.ahead_hits += usize::from(hit);
+        }
         self.rounds += 1;
         self.drafted_rounds += usize::from(draft.drafted() > 0);
         self.drafted += draft.drafted();
@@ -87,11 +104,12 @@ mod tests {
     fn speculation_stats_count_by_position() {
         let mut stats = Stats::default();
         let accepted = |n: usize| Accepted { rows: (0..=n).collect(), tokens: vec![0; n + 1] };
-        stats.count(&TokenTree::chain(0, &[1, 2, 3]), &accepted(3), 4);
-        stats.count(&TokenTree::chain(0, &[1, 2]), &accepted(1), 2);
-        stats.count(&TokenTree::chain(0, &[1]), &accepted(0), 1);
-        stats.count(&TokenTree::root(0), &accepted(0), 1);
-        stats.count(&TokenTree::chain(0, &[1, 2, 3]), &accepted(3), 2); // the reply ended inside
+        stats.count(&TokenTree::chain(0, &[1, 2, 3]), &accepted(3), 4, None);
+        stats.count(&TokenTree::chain(0, &[1, 2]), &accepted(1), 2, None);
+        stats.count(&TokenTree::chain(0, &[1]), &accepted(0), 1, None);
+        stats.count(&TokenTree::root(0), &accepted(0), 1, None);
+        stats.count(&TokenTree::chain(0, &[1, 2, 3]), &accepted(3), 2, None); // the reply ended inside
+        assert_eq!((stats.ahead_rounds, stats.ahead_hits), (0, 0));
         assert_eq!(stats.by_position, [(4, 3), (3, 2), (2, 2)]);
         assert_eq!((stats.rounds, stats.drafted_rounds, stats.tokens), (5, 4, 10));
         assert_eq!((stats.drafted, stats.accepted), (9, 3 + 1 + 2));

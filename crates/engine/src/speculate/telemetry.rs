@@ -27,7 +27,7 @@ pub struct RoundFigures {
     pub committed: usize,
     /// The guesses by source.
     pub by_source: BySource,
-    /// Microseconds of proposing.
+    /// Microseconds of proposing, and of waiting for a drafter that works ahead.
     pub draft_us: u64,
     /// Microseconds of the target's pass.
     pub verify_us: u64,
@@ -97,8 +97,9 @@ impl Stopwatch {
         self.drafted_ms = self.elapsed_ms();
     }
 
-    /// The target's pass is done.
-    pub(super) fn verified(&mut self) {
+    /// The target's pass is done, and has been for `waited_ms`, which the drafter took to stop: its time, not the pass's.
+    pub(super) fn verified(&mut self, waited_ms: f64) {
+        self.drafted_ms += waited_ms;
         self.verified_ms = self.elapsed_ms();
     }
 

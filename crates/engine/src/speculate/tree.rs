@@ -29,11 +29,13 @@ pub enum Source {
     History,
     /// A drafting model.
     Model,
+    /// A drafter of the embedding program's own that costs next to nothing; one that takes time is a [`Source::Model`].
+    Own,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Source; 4] = [Source::Ngram, Source::Suffix, Source::History, Source::Model];
+    pub const ALL: [Source; 5] = [Source::Ngram, Source::Suffix, Source::History, Source::Model, Source::Own];
 
     /// Its name in tables and traces.
     pub fn name(self) -> &'static str {
@@ -42,6 +44,7 @@ impl Source {
             Source::Suffix => "suffix",
             Source::History => "history",
             Source::Model => "model",
+            Source::Own => "own",
         }
     }
 }
@@ -172,6 +175,21 @@ impl TokenTree {
         (parent + 1..self.nodes.len()).filter(move |&i| self.nodes[i].parent == Some(parent))
     }
 
+    /// The root, the guess behind it that its drafter holds likeliest, the one behind that, and so on; the first of
+    /// equals.
+    pub fn likeliest_path(&self) -> Vec<usize> {
+        let mut path = vec![0];
+        let mut at = 0;
+        while let Some(child) = self
+            .children(at)
+            .reduce(|best, i| if self.guess(i).probability > self.guess(best).probability { i } else { best })
+        {
+            path.push(child);
+            at = child;
+        }
+        path
+    }
+
     /// The nodes as rows, each wanting `want`.
     pub fn to_batch(&self, want: Want) -> Batch {
         let mut batch = Batch::new();
@@ -242,6 +260,18 @@ mod tests {
         assert_eq!(batch.path(3), [0, 1, 3]);
         assert_eq!(batch.path(2), [0, 2]);
         assert_eq!(fork().depth(), 2);
+    }
+
+    #[test]
+    fn speculation_tree_has_a_likeliest_path() {
+        let mut tree = TokenTree::root(5);
+        let first = tree.push(0, guess(6));
+        tree.push(0, guess(7));
+        let below = tree.push(first, guess(8));
+        assert_eq!(tree.likeliest_path(), [0, first, below], "the first of equals");
+        let likelier = tree.push(0, Guess { probability: 0.6, ..guess(9) });
+        assert_eq!(tree.likeliest_path(), [0, likelier]);
+        assert_eq!(TokenTree::root(5).likeliest_path(), [0]);
     }
 
     #[test]

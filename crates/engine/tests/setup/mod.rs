@@ -13,7 +13,7 @@ use pilotfish_engine::draft::Drafter;
 use pilotfish_engine::sampling::{Logprobs, Sampler, SamplingParams};
 use pilotfish_engine::session::{FinishReason, Limits, ReplyText, Session, TextStep};
 use pilotfish_engine::speculate::{
-    Generation, Guess, Options, Source, SpeculationReport, Speculator, Stats, TokenTree,
+    Generation, Guess, Options, Pipelining, Source, SpeculationReport, Speculator, Stats, TokenTree,
 };
 use pilotfish_engine::{CachedLane, Clock, DraftError};
 use pilotfish_lane::testing::{ScriptedLane, hash_tokens};
@@ -29,6 +29,71 @@ impl Clock for FakeClock {
     }
 }
 
+/// How two lanes that work at once bear each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engines {
+    /// Each has its own.
+    Apart,
+    /// They share one, which serves the drafter first.
+    DrafterFirst,
+    /// They share one, which serves the target first.
+    TargetFirst,
+    /// Each has its own, but beside the other takes so many percent of its time.
+    Slowed(u64),
+}
+
+/// A clock moved by scripted lanes only, two of which may work at once: no threads, so every time is exact.
+#[derive(Clone)]
+pub struct TwoLanes {
+    pub now: Arc<AtomicU64>, // microseconds
+    percent: Arc<AtomicU64>,
+    engines: Engines,
+}
+
+impl TwoLanes {
+    pub fn new(engines: Engines) -> Self {
+        Self { now: Arc::default(), percent: Arc::new(AtomicU64::new(100)), engines }
+    }
+
+    /// `lane` with passes of `us(width)` microseconds.
+    pub fn lane(
+        &self,
+        lane: ScriptedLane,
+        us: impl Fn(usize) -> u64 + Send + Sync + 'static,
+    ) -> ScriptedLane {
+        let percent = Arc::clone(&self.percent);
+        let cost = move |width: usize| us(width) * percent.load(Ordering::Relaxed) / 100;
+        lane.with_cost(Arc::clone(&self.now), cost)
+    }
+}
+
+impl Clock for TwoLanes {
+    fn now_ms(&self) -> f64 {
+        self.now.load(Ordering::Relaxed) as f64 / 1e3
+    }
+
+    fn both(&self, aside: &mut (dyn FnMut() + Send), here: &mut dyn FnMut()) {
+        let start = self.now.load(Ordering::Relaxed);
+        match self.engines {
+            Engines::DrafterFirst => {
+                here();
+                return aside();
+            }
+            Engines::TargetFirst => {
+                aside();
+                return here();
+            }
+            Engines::Slowed(percent) => self.percent.store(percent, Ordering::Relaxed),
+            Engines::Apart => {}
+        }
+        aside();
+        let ended = self.now.swap(start, Ordering::Relaxed);
+        here();
+        self.now.fetch_max(ended, Ordering::Relaxed);
+        self.percent.store(100, Ordering::Relaxed);
+    }
+}
+
 /// What to generate.
 pub struct Case {
     pub target: ScriptedLane,
@@ -37,6 +102,8 @@ pub struct Case {
     pub limits: Limits,
     pub stops: Vec<String>,
     pub options: Options,
+    /// Whether drafters work ahead.
+    pub pipeline: Pipelining,
 }
 
 /// What came out.
@@ -64,6 +131,7 @@ impl Case {
             limits,
             stops: vec![],
             options: Options::default(),
+            pipeline: Pipelining::Off,
         }
     }
 
@@ -91,7 +159,7 @@ impl Case {
 
     /// Generates with `drafter`, at most `draft_max` deep, never parked.
     pub fn run(&self, drafter: Box<dyn Drafter>, draft_max: usize) -> Outcome {
-        self.run_with(&mut Speculator::new(drafter, Some(draft_max), false))
+        self.run_with(&mut Speculator::new(drafter, Some(draft_max), false).with_pipeline(self.pipeline))
     }
 
     /// Generates without speculation.

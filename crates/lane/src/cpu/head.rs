@@ -21,24 +21,39 @@ thread_local! {
     static LOGITS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Logits that lie further below the best one are left out of its probability: together they weigh little.
+const FAR: f32 = 12.0;
+
 /// The best token of one row among some.
 #[derive(Clone, Copy)]
 struct Best {
     token: usize,
     logit: f32,
+    /// Sum of e^(logit - best logit), where it is wanted.
+    mass: f32,
     finite: bool,
 }
 
-/// The best of the first `among` tokens for each row of `x`.
+impl Best {
+    /// The best of both.
+    fn with(self, other: Best) -> Best {
+        let (best, less) = if other.logit > self.logit { (other, self) } else { (self, other) };
+        let mass = best.mass + less.mass * (less.logit - best.logit).exp();
+        Best { mass, finite: self.finite && other.finite, ..best }
+    }
+}
+
+/// The best of the first `among` tokens for each row of `x`, with its probability when `weighed`.
 pub(super) fn argmax(
     kernels: &'static Kernels,
     threads: &mut Threads,
     weight: &Matrix,
     x: &Activations,
     among: usize,
+    weighed: bool,
 ) -> Vec<Outputs> {
     let (rows, vocab) = (x.rows(), weight.n_out());
-    let none = Best { token: 0, logit: f32::NEG_INFINITY, finite: true };
+    let none = Best { token: 0, logit: f32::NEG_INFINITY, mass: 0.0, finite: true };
     let mut found = vec![none; among.div_ceil(PIECE) * rows];
     let pieces: Vec<(usize, &mut [Best])> = found.chunks_mut(rows).enumerate().collect();
     threads.for_each(pieces, |(piece, found)| {
@@ -53,17 +68,20 @@ pub(super) fn argmax(
                 let logits = &logits[..asked.len()];
                 let token = kernels.argmax(logits);
                 let finite = kernels.all_finite(logits);
-                *found = Best { token: columns.start + token, logit: logits[token], finite };
+                let best = logits[token];
+                let mass = if weighed { mass(logits, best) } else { 0.0 };
+                *found = Best { token: columns.start + token, logit: best, mass, finite };
             }
         });
     });
     let best = |row| {
         let pieces = || found.iter().skip(row).step_by(rows);
-        if !pieces().all(|piece| piece.finite) {
-            return Outputs::NonFinite;
+        let best = pieces().copied().reduce(Best::with).unwrap_or(none);
+        match best.finite {
+            false => Outputs::NonFinite,
+            true if weighed => Outputs::Likeliest(id(best.token), 1.0 / best.mass),
+            true => Outputs::Argmax(id(best.token)),
         }
-        let better = |best: Best, piece: &Best| if piece.logit > best.logit { *piece } else { best };
-        Outputs::Argmax(id(pieces().fold(none, better).token))
     };
     (0..rows).map(best).collect()
 }
@@ -83,10 +101,20 @@ pub(super) fn outputs(
         match want {
             Want::Nothing => Outputs::Nothing,
             Want::Argmax => Outputs::Argmax(id(kernels.argmax(&logits[..among]))),
+            Want::Likeliest => {
+                let logits = &logits[..among];
+                let token = kernels.argmax(logits);
+                Outputs::Likeliest(id(token), 1.0 / mass(logits, logits[token]))
+            }
             Want::Logits => Outputs::Logits(logits.to_vec()),
         }
     };
     logits.chunks_exact(vocab).zip(wants).map(output).collect()
+}
+
+/// The sum of e^(logit - best).
+fn mass(logits: &[f32], best: f32) -> f32 {
+    logits.iter().map(|&logit| logit - best).filter(|&below| below > -FAR).map(f32::exp).sum()
 }
 
 fn id(token: usize) -> u32 {

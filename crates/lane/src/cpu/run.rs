@@ -249,12 +249,15 @@ impl Pass<'_> {
                 matrix,
                 workspace.quantized.get(Source::Inner, matrix.scheme()),
                 self.best_of_first,
+                wants.contains(&Want::Likeliest),
             )
         }
         .into_iter();
         let output = |want| match want {
             Want::Nothing => Outputs::Nothing,
-            Want::Argmax | Want::Logits => outputs.next().expect("one output per wanting row"),
+            Want::Argmax | Want::Likeliest | Want::Logits => {
+                outputs.next().expect("one output per wanting row")
+            }
         };
         Rows::new(wants.into_iter().map(output).collect())
     }

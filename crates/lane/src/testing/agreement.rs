@@ -97,18 +97,19 @@ pub fn tree_rows_equal_chain_rows(make: &mut Make<'_>, prefix: &[u32], seed: u64
     }
 }
 
-/// What the other rows ask for changes nothing, and the argmax is the logits' argmax.
+/// What the other rows ask for changes nothing, the argmax is the logits' argmax, and its probability is that of their
+/// softmax.
 ///
 /// # Panics
 /// When it does.
 pub fn wants_do_not_matter(make: &mut Make<'_>, tokens: &[u32]) {
     let tokens = &tokens[..tokens.len().min(make().info().max_width)];
     let expected = one_by_one(&mut *make(), tokens);
-    for shift in 0..3 {
+    for shift in 0..4 {
         let mut lane = make();
         let mut batch = Batch::new();
         for (i, &token) in tokens.iter().enumerate() {
-            let want = [Want::Nothing, Want::Argmax, Want::Logits][(i + shift) % 3];
+            let want = [Want::Nothing, Want::Argmax, Want::Likeliest, Want::Logits][(i + shift) % 4];
             batch.push(Row { token, parent: i.checked_sub(1), want });
         }
         let rows = lane.forward(&batch).expect("a chain runs");
@@ -118,11 +119,22 @@ pub fn wants_do_not_matter(make: &mut Make<'_>, tokens: &[u32]) {
                 (Want::Argmax, Outputs::Argmax(id)) => {
                     assert_eq!(*id, lowest_argmax(logits), "argmax of row {i}");
                 }
+                (Want::Likeliest, Outputs::Likeliest(id, probability)) => {
+                    assert_eq!(*id, lowest_argmax(logits), "likeliest of row {i}");
+                    likely(logits, *probability, i);
+                }
                 (Want::Logits, Outputs::Logits(got)) => same_bits(got, logits, &format!("mixed row {i}")),
                 (want, got) => panic!("row {i} wanted {want:?} and got {got:?}"),
             }
         }
     }
+}
+
+/// Whether a probability is the softmax's of the largest of `logits`, to a thousandth.
+fn likely(logits: &[f32], probability: f32, row: usize) {
+    let largest = f64::from(logits[lowest_argmax(logits) as usize]);
+    let mass: f64 = logits.iter().map(|&logit| (f64::from(logit) - largest).exp()).sum();
+    assert!((f64::from(probability) * mass - 1.0).abs() < 1e-3, "probability of row {row}: {probability}");
 }
 
 /// Keeping a branch of a tree leaves the lane as if that branch had been fed as a chain.

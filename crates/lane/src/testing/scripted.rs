@@ -100,6 +100,12 @@ impl ScriptedLane {
         Self::new(self.info.vocab, self.info.context, move |prefix| script(prefix))
     }
 
+    /// Says that it runs on the device `name`.
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.info.name = name.to_owned();
+        self
+    }
+
     /// Takes passes of at most `width` rows.
     pub fn with_max_width(mut self, width: usize) -> Self {
         self.info.max_width = width;
@@ -169,6 +175,12 @@ impl ScriptedLane {
         }
         match want {
             Want::Logits => Outputs::Logits(logits),
+            Want::Likeliest => {
+                let best = lowest_argmax(&logits);
+                let largest = logits[best as usize];
+                let mass: f32 = logits.iter().map(|logit| (logit - largest).exp()).sum();
+                Outputs::Likeliest(best, 1.0 / mass)
+            }
             _ => Outputs::Argmax(lowest_argmax(&logits)),
         }
     }

@@ -10,6 +10,10 @@ fn budget(row_ms: f64, costly: bool) -> Budget {
     budget
 }
 
+fn round(draft_ms: f64, total_ms: f64, drafted: usize, guesses: usize) -> RoundCost {
+    RoundCost { draft_ms, waited_ms: 0.0, total_ms, drafted, guesses, ahead: None }
+}
+
 fn chain(guesses: usize, probability: f32, source: Source) -> TokenTree {
     let mut tree = TokenTree::root(0);
     let mut at = 0;
@@ -41,7 +45,7 @@ fn play(
             let mut tokens: Vec<u32> = (1..=accepted as u32).collect();
             tokens.push(if accepted < right { accepted as u32 + 1 } else { 999 });
             let total_ms = 10.0 + row_ms * draft.drafted() as f64 + draft_ms;
-            let cost = RoundCost { draft_ms, total_ms, drafted: draft.drafted(), guesses };
+            let cost = round(draft_ms, total_ms, draft.drafted(), guesses);
             budget.observe(cost, &tokens);
             draft.drafted()
         })
@@ -140,7 +144,7 @@ fn speculation_budget_counts_the_price_of_asking_in_vain() {
         let vain = budget.next().costly > 0;
         asked += usize::from(vain);
         let draft_ms = if vain { 3.0 } else { 0.0 };
-        let cost = RoundCost { draft_ms, total_ms: 10.0 + draft_ms, drafted: 0, guesses: 0 };
+        let cost = round(draft_ms, 10.0 + draft_ms, 0, 0);
         budget.observe(cost, &[7]);
     }
     assert!(asked < 60 && budget.parked(), "{asked}");

@@ -19,8 +19,9 @@ pub(in crate::kernels) const ROWS: usize = 64;
 /// Column tiles that take such rows in turn before the next rows, so that these stay in the L2 cache.
 pub(in crate::kernels) const COLUMN_TILES: usize = 4;
 
-/// Cache lines prefetched this far ahead: about two records, so that the reads overlap the arithmetic between.
-const AHEAD: usize = 4096;
+/// Cache lines prefetched this far ahead: several records, so that the reads overlap the arithmetic between even where
+/// memory is quick for its latency.
+const AHEAD: usize = 8192;
 
 /// Where the weights of a record come from, and whether they are kept unpacked for the next tile of rows.
 pub(super) mod source {

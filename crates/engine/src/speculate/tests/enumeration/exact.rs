@@ -7,8 +7,11 @@ use std::sync::Arc;
 
 use super::drafters::{Drawn, LawBehind, Picked};
 use super::settings::{EXACT, MakeDrafter, Script, Setting, dyadic, largest_difference, model};
-use crate::draft::Drafter;
+use crate::draft::{Ahead, Drafter};
+use crate::error::DraftError;
 use crate::sampling::{Law, SamplingParams};
+use crate::session::Session;
+use crate::speculate::TokenTree;
 
 fn check(setting: &Setting, what: &str) {
     let error = setting.error();
@@ -235,4 +238,77 @@ fn enumeration_of_whole_replies() {
         let error = largest_difference(&setting.text_law_in_one_go(), &setting.target_law());
         assert!(error <= EXACT, "{vocab} tokens, {depth} guesses: off by {error:e}");
     }
+}
+
+/// Replies whose drafter works ahead, and long enough that it is of use.
+fn ahead(vocab: usize, depth: usize, length: usize) -> Setting {
+    Setting { ahead: true, length, ..Setting::new(vocab, depth) }
+}
+
+#[test]
+fn enumeration_of_work_ahead() {
+    let penalty = SamplingParams { presence_penalty: 0.8, repeat_last_n: -1, ..at(1.0) };
+    for (vocab, depth, length, params) in [
+        (2, 1, 5, at(1.0)),
+        (2, 1, 6, at(0.3)),
+        (2, 2, 5, at(2.0)),
+        (2, 2, 6, at(1.0)),
+        (3, 1, 4, at(1.0)),
+        (2, 1, 5, penalty),
+    ] {
+        let what = format!("{vocab} tokens, {depth} guesses, {length} long, {params:?}");
+        let setting = Setting { params, ..ahead(vocab, depth, length) };
+        let law = setting.text_law_in_one_go();
+        let error = largest_difference(&law, &setting.target_law());
+        assert!(error <= EXACT, "{what}: off by {error:e}");
+        let ends = Setting { end_tokens: vec![1], ..setting };
+        let error = largest_difference(&ends.text_law_in_one_go(), &ends.target_law());
+        assert!(error <= EXACT, "{what}, with ends: off by {error:e}");
+    }
+    // Cut short where the drafter is unsure.
+    let drafter = model(2, 2, dyadic(2, 23), 0.6);
+    let setting = Setting { drafter, ..ahead(2, 2, 6) };
+    let error = largest_difference(&setting.text_law_in_one_go(), &setting.target_law());
+    assert!(error <= EXACT, "off by {error:e}");
+}
+
+/// Drops what was prepared when it dislikes its first guess: what is verified then depends on what was drawn.
+struct Fussy(Box<dyn Drafter>);
+
+impl Drafter for Fussy {
+    fn name(&self) -> &str {
+        "fussy"
+    }
+
+    fn default_max(&self) -> usize {
+        1
+    }
+
+    fn device(&self) -> Option<&str> {
+        self.0.device()
+    }
+
+    fn draft_ahead(
+        &mut self,
+        session: &Session,
+        path: &[u32],
+        limit: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> Ahead {
+        self.0.draft_ahead(session, path, limit, go_on)
+    }
+
+    fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError> {
+        let tree = self.0.propose(session, limit)?;
+        Ok(if tree.drafted() > 0 && tree.token(1) == 0 { self.0.propose(session, limit)? } else { tree })
+    }
+}
+
+#[test]
+fn enumeration_sees_prepared_guesses_dropped_once_known() {
+    let honest = ahead(2, 1, 5);
+    let drafter = Arc::clone(&honest.drafter);
+    let setting = Setting { drafter: Arc::new(move || Box::new(Fussy(drafter()))), ..honest };
+    let error = largest_difference(&setting.text_law_in_one_go(), &setting.target_law());
+    assert!(error >= 1e-6, "{error:e}");
 }

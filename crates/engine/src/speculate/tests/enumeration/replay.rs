@@ -77,7 +77,7 @@ impl Dice for Replay {
         Box::new(Replay(Arc::clone(&self.0)))
     }
 
-    fn guesses(&self, position: usize) -> Box<dyn Choice + '_> {
+    fn guesses_from(&self, position: usize, _: u32) -> Box<dyn Choice + '_> {
         self.verdict(position)
     }
 }

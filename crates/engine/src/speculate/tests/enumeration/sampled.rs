@@ -149,8 +149,8 @@ impl Dice for OneNumber {
         self.0.guesses(position)
     }
 
-    fn guesses(&self, position: usize) -> Box<dyn Choice + '_> {
-        self.0.guesses(position)
+    fn guesses_from(&self, position: usize, made: u32) -> Box<dyn Choice + '_> {
+        self.0.guesses_from(position, made)
     }
 }
 

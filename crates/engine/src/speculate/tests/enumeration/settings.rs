@@ -17,11 +17,12 @@ use pilotfish_lane::testing::{ScriptedLane, hash_tokens};
 
 use super::replay::law_of;
 use crate::CachedLane;
+use crate::clock::Clock;
 use crate::draft::{Drafter, ModelDrafter};
 use crate::sampling::tests::naive_kept;
 use crate::sampling::{Dice, Sampler, SamplingParams};
 use crate::session::{Limits, NoText, Session};
-use crate::speculate::{Generation, Options, SpecSampling, Speculator};
+use crate::speculate::{Generation, Options, Pipelining, SpecSampling, Speculator};
 
 /// Largest error of a probability that still counts as none: rounding of some thousand sums.
 pub(super) const EXACT: f64 = 1e-12;
@@ -56,6 +57,22 @@ pub(super) struct Setting {
     pub(super) max_width: usize,
     /// The last tokens that a round depends on; `None` for the whole text.
     pub(super) memory: Option<usize>,
+    /// Whether the drafter works ahead: it keeps something then, so replies must be made in one go.
+    pub(super) ahead: bool,
+}
+
+/// A clock that stands still, and by which the drafter always ends what it does ahead.
+struct DrafterFirst;
+
+impl Clock for DrafterFirst {
+    fn now_ms(&self) -> f64 {
+        0.0
+    }
+
+    fn both(&self, aside: &mut (dyn FnMut() + Send), here: &mut dyn FnMut()) {
+        here();
+        aside();
+    }
 }
 
 impl Setting {
@@ -72,6 +89,7 @@ impl Setting {
             end_tokens: vec![],
             max_width: 64,
             memory: Some(1),
+            ahead: false,
         }
     }
 
@@ -102,8 +120,11 @@ impl Setting {
         let script = Arc::clone(&self.target);
         let lane = ScriptedLane::new(self.vocab, CONTEXT, move |text| script(text));
         let mut lane = CachedLane::new(Box::new(lane.with_max_width(self.max_width)));
-        let mut speculator = Speculator::new((self.drafter)(), Some(self.depth), false);
-        let options = Options { spec_sampling: SpecSampling::Rejection, ..Options::default() };
+        let pipeline = if self.ahead { Pipelining::On } else { Pipelining::Off };
+        let drafter = (self.drafter)();
+        let mut speculator = Speculator::new(drafter, Some(self.depth), false).with_pipeline(pipeline);
+        let clock = Arc::new(DrafterFirst);
+        let options = Options { spec_sampling: SpecSampling::Rejection, clock, ..Options::default() };
         let session = self.session(text, room);
         let mut generation = Generation::new(&mut lane, &mut speculator, session, options).unwrap();
         // Greedy text has no dice.
