@@ -3,6 +3,7 @@
 //! Invariant: no path of this machine is told.
 //! Not here: what passes cost and how full the queue is (`metrics`).
 
+use pilotfish::SpecSampling;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -55,7 +56,8 @@ pub(crate) fn props(app: &App) -> Value {
             "drafter": facts.drafter,
             "tools": facts.takes_tools,
             "reasoning": facts.thinks,
-            "answers_depend_on_other_requests": false,
+            // Guesses come from earlier replies too, and only that mode lets guesses decide what follows.
+            "answers_depend_on_other_requests": defaults.spec_sampling == SpecSampling::Rejection,
             "limits": {
                 "max_queue": limits.max_queue,
                 "max_body_bytes": limits.max_body,

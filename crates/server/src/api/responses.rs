@@ -77,6 +77,8 @@ pub(crate) async fn answer(app: &Arc<App>, request: Request<Body>) -> Result<Res
         created: now(),
         facts: Arc::clone(&app.facts),
         instructions: asked.instructions,
+        tools: parameters.map.get("tools").filter(|tools| tools.is_array()).cloned().unwrap_or(json!([])),
+        tool_choice: asked.tool_choice.unwrap_or("auto".into()),
         splitter: Splitter::new(rules),
         with_rounds: wishes.rounds(),
         sources: Sources::default(),
@@ -110,6 +112,8 @@ struct ResponseVoice {
     created: u64,
     facts: Arc<Facts>,
     instructions: Option<String>,
+    tools: Value,
+    tool_choice: Value,
     splitter: Splitter,
     with_rounds: bool,
     sources: Sources,
@@ -141,8 +145,8 @@ impl ResponseVoice {
             "model": self.facts.id,
             "output": self.output,
             "parallel_tool_calls": true,
-            "tool_choice": "auto",
-            "tools": [],
+            "tool_choice": self.tool_choice,
+            "tools": self.tools,
             "store": false,
             "usage": null,
         });
@@ -152,9 +156,12 @@ impl ResponseVoice {
                 "input_tokens": stats.prompt_tokens,
                 "input_tokens_details": {"cached_tokens": stats.reused_tokens, "cache_write_tokens": 0},
                 "output_tokens": written,
-                "output_tokens_details": {"reasoning_tokens": 0},
                 "total_tokens": stats.prompt_tokens + written,
             });
+            // How many tokens thoughts took is not counted.
+            if self.output.iter().all(|item| item["type"] != "reasoning") {
+                object["usage"]["output_tokens_details"] = json!({"reasoning_tokens": 0});
+            }
             object["timings"] = timings(&[summary]);
             object["speculation"] = speculation(&summary.speculation);
         }

@@ -159,3 +159,41 @@ fn templates_that_show_tools_get_them() {
         .refused(400);
     assert_eq!(error["param"], "tool_choice");
 }
+
+#[test]
+fn thoughts_come_apart_from_the_text() {
+    // The template opens the thought, and a random model never closes it.
+    let template = "{% for message in messages %}{{ message.content }}{% endfor %}<think>\n";
+    let mut file = small().writer();
+    file.str("tokenizer.chat_template", template);
+    let server = Running::with_file(&file.finish(), |_| {}, Faults::default());
+    let body = |more: Value| {
+        let mut body = json!({
+            "messages": [{"role": "user", "content": "why"}],
+            "max_tokens": 20, "ignore_eos": true, "temperature": 0
+        });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let plain = server.post("/v1/chat/completions", &body(json!({"reasoning_format": "none"}))).json();
+    let text = plain["choices"][0]["message"]["content"].as_str().unwrap().trim_start().to_owned();
+    assert!(!text.is_empty());
+    let whole = server.post("/v1/chat/completions", &body(json!({}))).json();
+    let message = &whole["choices"][0]["message"];
+    assert_eq!((&message["content"], &message["reasoning_content"]), (&json!(""), &json!(text)));
+    let joined = |path: &str, body: &Value, at: &str| -> String {
+        let chunks = server.post(path, body).chunks();
+        chunks.iter().filter_map(|chunk| chunk.pointer(at)?.as_str().map(str::to_owned)).collect()
+    };
+    let stream = body(json!({"stream": true}));
+    assert_eq!(joined("/v1/chat/completions", &stream, "/choices/0/delta/reasoning_content"), text);
+    assert_eq!(joined("/v1/chat/completions", &stream, "/choices/0/delta/content"), "");
+    assert_eq!(joined("/v1/messages", &stream, "/delta/thinking"), text);
+    let block = &server.post("/v1/messages", &body(json!({}))).json()["content"][0];
+    assert_eq!((&block["type"], &block["thinking"]), (&json!("thinking"), &json!(text)));
+    let asked = json!({"input": "why", "max_output_tokens": 20, "ignore_eos": true, "temperature": 0});
+    let response = server.post("/v1/responses", &asked).json();
+    assert_eq!(response["output"][0]["type"], "reasoning");
+    assert_eq!(response["output"][0]["content"][0]["text"], text.as_str());
+    assert!(response["usage"].get("output_tokens_details").is_none(), "what was not counted is not told");
+}
