@@ -104,16 +104,24 @@ impl Worker {
         while let Some(job) = queue.take() {
             if let Some(ready) = &mut engine {
                 let answer = || answer(ready, &job, &queue, &metrics, &faults);
-                if catch_unwind(AssertUnwindSafe(answer)).is_err() {
-                    metrics.panicked();
-                    state.set(LOADING, String::new());
-                    send(&job, Update::Failed(ApiError::server("the engine failed in this request")));
-                    engine = reload(engine.take(), &load, &state);
+                match catch_unwind(AssertUnwindSafe(answer)) {
+                    Ok(last) => {
+                        // First, so that a client that has its reply finds the engine free.
+                        queue.done();
+                        last.into_iter().for_each(|last| drop(send(&job, last)));
+                    }
+                    Err(_) => {
+                        metrics.panicked();
+                        state.set(LOADING, String::new());
+                        send(&job, Update::Failed(ApiError::server("the engine failed in this request")));
+                        engine = reload(engine.take(), &load, &state);
+                        queue.done();
+                    }
                 }
-            } else if let Some(error) = state.trouble() {
-                send(&job, Update::Failed(error));
+            } else {
+                queue.done();
+                state.trouble().into_iter().for_each(|error| drop(send(&job, Update::Failed(error))));
             }
-            queue.done();
         }
     }
 }
@@ -145,29 +153,31 @@ fn send(job: &Job, update: Update) -> bool {
     }
 }
 
-fn answer(engine: &mut Engine, job: &Job, queue: &Queue, metrics: &Metrics, faults: &Faults) {
+/// Answers a request; returns its last update, where somebody still listens.
+fn answer(
+    engine: &mut Engine,
+    job: &Job,
+    queue: &Queue,
+    metrics: &Metrics,
+    faults: &Faults,
+) -> Option<Update> {
     metrics.started(job.since.elapsed());
     for choice in 0..job.ask.choices {
         match one_choice(engine, job, choice, metrics, faults) {
             Ok(Some(summary)) if summary.finish != FinishReason::Cancelled => {
                 if !send(job, Update::Choice(choice, summary)) {
-                    return;
+                    return None;
                 }
             }
             Ok(_) => {
                 metrics.cancelled();
-                if queue.is_closed() {
-                    send(job, Update::Failed(ApiError::unavailable("the server is stopping")));
-                }
-                return;
+                let stopping = || Update::Failed(ApiError::unavailable("the server is stopping"));
+                return queue.is_closed().then(stopping);
             }
-            Err(error) => {
-                send(job, Update::Failed(ApiError::library("prompt", &error)));
-                return;
-            }
+            Err(error) => return Some(Update::Failed(ApiError::library("prompt", &error))),
         }
     }
-    send(job, Update::Done);
+    Some(Update::Done)
 }
 
 /// Writes one choice; nothing where the client is gone.
