@@ -402,6 +402,7 @@ impl DraftArgs {
             ("--spec-draft-n-max", self.spec_draft_n_max.is_some()),
             ("--spec-sampling rejection", self.spec_sampling() == SpecSampling::Rejection),
             ("--trace", self.trace.is_some()),
+            ("--pipeline", self.pipeline.is_some()),
         ];
         flags.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }

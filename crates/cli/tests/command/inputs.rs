@@ -27,7 +27,7 @@ fn the_json_object_has_exactly_the_documented_fields() {
             "draft_n_accepted"
         ]
     );
-    assert_eq!(keys(&plain["speculation"]), ["drafter", "tau", "parked", "reason"]);
+    assert_eq!(keys(&plain["speculation"]), ["drafter", "tau", "parked", "reason", "pipeline"]);
     assert_eq!(plain["timings"]["prompt_n"], ids(&plain["prompt_tokens"]).len());
     assert_eq!(plain["timings"]["predicted_n"], ids(&plain["tokens"]).len());
     assert_eq!(plain["speculation"]["drafter"], "ngram+suffix");

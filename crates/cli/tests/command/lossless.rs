@@ -47,7 +47,7 @@ fn a_lossless_record_goes_on_where_it_stopped() {
         let settings = second["settings"].as_object().unwrap();
         settings.iter().filter(|(key, _)| key.starts_with(name)).map(|(_, n)| n.as_u64().unwrap()).sum()
     };
-    for setting in ["drafter ", "spec-draft-n-max ", "spec o", "threads "] {
+    for setting in ["drafter ", "spec-draft-n-max ", "spec o", "threads ", "pipeline "] {
         assert!(of_setting(setting) > 0, "{setting}: {second}");
     }
     assert_eq!(of_setting("drafter "), tokens(&second));

@@ -28,7 +28,7 @@ use pilotfish_lane::Rows;
 
 use crate::error::DraftError;
 use crate::session::Session;
-use crate::speculate::{Accepted, TokenTree};
+use crate::speculate::{Accepted, TokenTree, Worth};
 
 /// What a drafter did ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,9 +84,10 @@ pub trait Drafter: Send {
         Ahead::default()
     }
 
-    /// Most guesses in depth of those who cost time ([`Drafter::is_costly`]) in the next proposal; 0 lets them rest.
-    fn limit_costly(&mut self, depth: usize) {
-        let _ = depth;
+    /// Most guesses in depth of those who cost time ([`Drafter::is_costly`]) in the next proposal; 0 lets them rest. Where
+    /// `worth` is known, one that knows how likely its guesses are may go on as long as that says one more pays.
+    fn limit_costly(&mut self, depth: usize, worth: &Worth) {
+        let _ = (depth, worth);
     }
 
     /// Learns what became of the last proposal.

@@ -20,14 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pilotfish_lane::{Lane, LaneError, Outputs, Rows, Want};
+use pilotfish_tensor::math::log_sum_exp;
 
 use super::{Ahead, Drafter};
 use crate::cached::CachedLane;
 use crate::clock::MonotonicClock;
 use crate::error::DraftError;
-use crate::sampling::{Choice, Law, Likeliest, Sampler, logprobs};
+use crate::sampling::{Choice, Law, Likeliest, Sampler};
 use crate::session::Session;
-use crate::speculate::{Guess, Source, TokenTree};
+use crate::speculate::{Guess, Source, TokenTree, Worth};
 
 /// New tokens that are read in one pass together with the last.
 const CHUNK: usize = 64;
@@ -35,7 +36,7 @@ const CHUNK: usize = 64;
 /// Longest draft unless told otherwise; how much of it is worth its time, the budget knows.
 const DEFAULT_MAX: usize = 16;
 
-/// How likely a guess is held to be; what was accepted before decides anyway.
+/// How likely a guess is held to be that was drawn: what is drafted must not depend on which token it is.
 const LIKELY: f32 = 0.7;
 
 /// A chain in the making.
@@ -50,7 +51,8 @@ struct Chain {
 struct Guessed {
     token: u32,
     law: Option<Arc<Law>>, // it was drawn from, where the text is sampled by rejection
-    sure: bool,            // as likely as a draft is to be
+    probability: f32,
+    sure: bool, // as likely as a draft is to be
 }
 
 impl Chain {
@@ -58,19 +60,27 @@ impl Chain {
         Self { text: text.to_vec(), guesses: Vec::new(), over: false }
     }
 
-    fn sure(&self) -> bool {
-        self.guesses.iter().all(|guess| guess.sure)
+    /// Whether the drafter may go on behind its guesses: it is sure of all, and one more pays. Drawn ones may be any.
+    fn goes_on(guesses: &[Guessed], worth: &Worth) -> bool {
+        let known = worth.most().is_some() && guesses.iter().all(|guess| guess.law.is_none());
+        let pays = !known || worth.one_more(guesses.iter().map(|guess| guess.probability));
+        pays && guesses.iter().all(|guess| guess.sure)
     }
 
-    /// Up to the first guess the drafter is not sure of, `limit` at most.
-    fn to_tree(&self, root: u32, limit: usize) -> TokenTree {
+    /// Up to the first guess the drafter is not sure of or the one behind which no more pay, `limit` at most: what
+    /// would be there, had nothing been made ahead.
+    fn to_tree(&self, root: u32, limit: usize, worth: &Worth) -> TokenTree {
         let mut tree = TokenTree::root(root);
         let mut at = 0;
-        for guess in self.guesses.iter().take_while(|guess| guess.sure).take(limit) {
+        for (made, guess) in self.guesses.iter().enumerate().take(limit) {
+            if !guess.sure || !Self::goes_on(&self.guesses[..made], worth) {
+                break;
+            }
             if let Some(law) = &guess.law {
                 tree.draw_behind(at, Arc::clone(law));
             }
-            at = tree.push(at, Guess { token: guess.token, probability: LIKELY, source: Source::Model });
+            let Guessed { token, probability, .. } = *guess;
+            at = tree.push(at, Guess { token, probability, source: Source::Model });
         }
         tree
     }
@@ -84,6 +94,7 @@ pub struct ModelDrafter {
     sampler: Option<Sampler>,
     idle: Option<String>,
     limit: usize,
+    worth: Worth,
     ahead: Option<Chain>,
 }
 
@@ -98,6 +109,7 @@ impl ModelDrafter {
             sampler: None,
             idle: None,
             limit: usize::MAX,
+            worth: Worth::default(),
             ahead: None,
         }
     }
@@ -112,6 +124,12 @@ impl ModelDrafter {
     /// the room behind the text.
     fn room(&self, read: usize) -> usize {
         (self.lane.info().context + 1).saturating_sub(read)
+    }
+
+    /// Deepest draft: as long as a guess pays where guesses are not drawn and it is known what pays, else the limit.
+    fn deepest(&self, session: &Session) -> usize {
+        let drawn = session.dice().is_some();
+        self.worth.most().filter(|_| !drawn && self.limit > 0).unwrap_or(self.limit)
     }
 
     /// Reads all of `tokens` but the last, as far as it is not in the cache.
@@ -157,7 +175,9 @@ impl ModelDrafter {
         }
         let Some(logits) = row.logits(last) else {
             let known = row.argmax(last).filter(|&token| (token as usize) < self.target_vocab);
-            return Ok(known.map(|token| Guessed { token, law: None, sure: true }));
+            let probability = row.probability(last).unwrap_or(LIKELY);
+            let sure = probability >= self.p_min;
+            return Ok(known.map(|token| Guessed { token, law: None, probability, sure }));
         };
         let shared = &logits[..logits.len().min(self.target_vocab)];
         let p_min = f64::from(self.p_min);
@@ -166,12 +186,12 @@ impl ModelDrafter {
                 let law = sampler.law(shared, history)?;
                 // To give up on an unlikely token would leave the likely ones more than their share.
                 let sure = law.largest() >= p_min;
-                Guessed { token: law.draw(choice), law: Some(Arc::new(law)), sure }
+                Guessed { token: law.draw(choice), law: Some(Arc::new(law)), probability: LIKELY, sure }
             }
             None => {
                 let token = sampler.sample(shared, history)?;
-                let sure = p_min <= 0.0 || logprobs(shared, token, 0).logprob >= p_min.ln();
-                Guessed { token, law: None, sure }
+                let probability = (f64::from(shared[token as usize]) - log_sum_exp(shared)).exp();
+                Guessed { token, law: None, probability: probability as f32, sure: probability >= p_min }
             }
         }))
     }
@@ -238,14 +258,14 @@ impl ModelDrafter {
         let Some(bonus) = self.expect_bonus(&text, session)? else { return Ok(None) };
         text.push(bonus);
         let mut chain = Chain::behind(&text);
-        let limit = limit.min(self.room(read + 1)).min(self.limit);
+        let limit = limit.min(self.room(read + 1)).min(self.deepest(session));
         // Nor does it end where it is unsure: by rejection that would let the time it takes depend on what it drew.
         self.grow(&mut chain, limit, session, &|_| go_on())?;
         Ok(Some(chain))
     }
 
     fn want(&self, sampler: &Sampler) -> Want {
-        if self.p_min > 0.0 { Want::Logits } else { sampler.want() }
+        if sampler.want() == Want::Argmax { Want::Likeliest } else { Want::Logits }
     }
 }
 
@@ -274,13 +294,16 @@ impl Drafter for ModelDrafter {
         let room = self.room(read);
         let context = self.lane.info().context;
         self.idle = (room == 0).then(|| format!("the drafter's context of {context} is full"));
-        let limit = limit.min(room).min(self.limit);
+        let limit = limit.min(room).min(self.deepest(session));
         if limit == 0 || read == 0 {
             return Ok(TokenTree::root(session.last()));
         }
         let mut chain = ahead.unwrap_or_else(|| Chain::behind(session.tokens()));
-        self.grow(&mut chain, limit, session, &Chain::sure)?;
-        Ok(chain.to_tree(session.last(), limit))
+        let worth = std::mem::take(&mut self.worth);
+        let grown = self.grow(&mut chain, limit, session, &|chain| Chain::goes_on(&chain.guesses, &worth));
+        let tree = chain.to_tree(session.last(), limit, &worth);
+        self.worth = worth;
+        grown.map(|()| tree)
     }
 
     fn device(&self) -> Option<&str> {
@@ -306,8 +329,9 @@ impl Drafter for ModelDrafter {
         true
     }
 
-    fn limit_costly(&mut self, depth: usize) {
+    fn limit_costly(&mut self, depth: usize, worth: &Worth) {
         self.limit = depth;
+        self.worth = worth.clone();
     }
 
     fn finished(&mut self, _: &Session) {

@@ -5,8 +5,9 @@
 //! ask a costly one only where that number is not above what its drafts have brought so far
 //! ```
 //!
-//! What a costly drafter brings is what was accepted of its drafts, averaged over the last eight or so; until
-//! its first one it is asked always. A member that fails is left out from then on, and the others go on.
+//! What a costly drafter brings is what was accepted of its drafts, less the tokens that come anyway in the time they
+//! take, averaged over the last eight or so; until its first one it is asked always. A member that fails is left out
+//! from then on, and the others go on.
 //!
 //! Invariant: a draft is one member's, and only that member is told what became of it.
 //! Not here: whether the union as a whole pays (`speculate::budget`).
@@ -19,7 +20,7 @@ use super::odds::expected;
 use super::{Ahead, Drafter};
 use crate::error::DraftError;
 use crate::session::Session;
-use crate::speculate::{Accepted, TokenTree};
+use crate::speculate::{Accepted, TokenTree, Worth};
 
 /// Share of the last draft in a costly member's average.
 const NEWS: f32 = 1.0 / 8.0;
@@ -44,6 +45,9 @@ pub struct Union {
     members: Vec<Member>,
     drafting: Option<usize>,
     costly: usize,
+    /// Guesses of the costly member's last draft, and what one costs in tokens.
+    made: usize,
+    price: f32,
 }
 
 impl Union {
@@ -58,7 +62,7 @@ impl Union {
         let names: Vec<&str> = members.iter().map(|member| member.drafter.name()).collect();
         let name = names.join("+");
         members.sort_by_key(|member| member.drafter.is_costly());
-        Self { name, members, drafting: None, costly: usize::MAX }
+        Self { name, members, drafting: None, costly: usize::MAX, made: 0, price: 0.0 }
     }
 
     fn working(&mut self) -> impl Iterator<Item = (usize, &mut Member)> {
@@ -92,7 +96,7 @@ impl Drafter for Union {
 
     fn propose(&mut self, session: &Session, limit: usize) -> Result<TokenTree, DraftError> {
         let (mut best, mut most, mut by) = (TokenTree::root(session.last()), 0.0, None);
-        let costly = self.costly;
+        let (costly, mut made) = (self.costly, 0);
         for (i, member) in self.working() {
             let outdone = member.brings.is_some_and(|brings| most > brings);
             if member.drafter.is_costly() && (costly == 0 || outdone) {
@@ -101,11 +105,15 @@ impl Drafter for Union {
             let proposed = member.drafter.propose(session, limit.min(member.max));
             let Some(tree) = member.check(proposed) else { continue };
             let expected = expected(&tree);
+            if member.drafter.is_costly() {
+                made = tree.drafted();
+            }
             if expected > most {
                 (best, most, by) = (tree, expected, Some(i));
             }
         }
         self.drafting = by;
+        self.made = made;
         self.check_left()?;
         Ok(best)
     }
@@ -131,18 +139,19 @@ impl Drafter for Union {
         all
     }
 
-    fn limit_costly(&mut self, depth: usize) {
+    fn limit_costly(&mut self, depth: usize, worth: &Worth) {
         self.costly = depth;
-        self.working().for_each(|(_, member)| member.drafter.limit_costly(depth));
+        self.price = worth.price() as f32;
+        self.working().for_each(|(_, member)| member.drafter.limit_costly(depth, worth));
     }
 
     fn observe(&mut self, draft: &TokenTree, accepted: &Accepted, rows: &Rows) {
         // A plain round may follow a proposal that was cut to its root.
         let Some(i) = self.drafting.take().filter(|_| draft.drafted() > 0) else { return };
-        let member = &mut self.members[i];
+        let (member, price) = (&mut self.members[i], self.price * self.made as f32);
         if member.drafter.is_costly() {
-            let before = member.brings.unwrap_or(expected(draft));
-            member.brings = Some(before + NEWS * (accepted.accepted() as f32 - before));
+            let before = member.brings.unwrap_or(expected(draft) - price);
+            member.brings = Some(before + NEWS * (accepted.accepted() as f32 - price - before));
         }
         member.drafter.observe(draft, accepted, rows);
     }

@@ -17,7 +17,7 @@
 use super::chances::Chances;
 use super::costs::Costs;
 use super::pipeline::{Alone, Pipeline};
-use super::{Source, TokenTree};
+use super::{Source, TokenTree, Worth};
 
 /// Gain a draft must promise: less is within the noise of a shared machine.
 const LEAST_GAIN: f64 = 1.03;
@@ -250,6 +250,26 @@ impl Budget {
             best = Offer { guesses: depth, expected, ms, plain_ms: self.ms(1) }.or(best);
         }
         best
+    }
+
+    /// What one more guess of a costly drafter must promise. Nothing is known of that while it is tried, or drafts
+    /// whatever it costs.
+    pub(super) fn worth(&self) -> Worth {
+        let (Some(guess_ms), Some(best)) = (self.guess_ms, self.best_costly()) else {
+            return Worth::default();
+        };
+        if !self.parking || self.granted == 0 || self.tries_left > 0 {
+            return Worth::default();
+        }
+        let tokens_per_ms = best.gain().max(1.0) / best.plain_ms;
+        let floor = |made: usize| {
+            let more_ms = guess_ms + (self.ms(made + 2) - self.ms(made + 1)).max(0.0);
+            more_ms * tokens_per_ms / self.chances.at(Source::Model, made + 1)
+        };
+        // Whether it drafts at all was decided by the average text.
+        let most = self.max.min(DEEPEST_COSTLY);
+        let floors = (0..most).map(|made| if made == 0 { 0.0 } else { floor(made) }).collect();
+        Worth::new(floors, self.chances.tallies(Source::Model).clone(), guess_ms * tokens_per_ms)
     }
 
     /// Whether a draft promises enough.

@@ -15,8 +15,9 @@ const PRIOR_TRIES: f64 = 4.0;
 const MEMORY: f64 = 64.0;
 /// Tries that still count of a source that is tried anew.
 const DOUBTED: f64 = 2.0;
-/// Classes of probability.
-const CLASSES: usize = 8;
+/// Lower ends of all classes of probability but the first; finer where a chain of guesses tells small doubts apart.
+const CLASS_ENDS: [f32; 7] = [0.25, 0.5, 0.65, 0.8, 0.9, 0.96, 0.985];
+const CLASSES: usize = CLASS_ENDS.len() + 1;
 /// Depths told apart; deeper guesses count as the last.
 const DEPTHS: usize = 16;
 /// Proposals followed at a time.
@@ -50,6 +51,17 @@ impl Tally {
     }
 }
 
+/// Guesses of one source, by how likely their drafter held them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tallies([Tally; CLASSES]);
+
+impl Tallies {
+    /// How likely a guess is right that its drafter holds this likely.
+    pub(super) fn chance(&self, probability: f32) -> f64 {
+        self.0[class(probability)].share(f64::from(probability).clamp(0.01, 0.99))
+    }
+}
+
 /// A proposal whose truth is not known to its end, and how far it is.
 #[derive(Clone, Debug)]
 struct Followed {
@@ -60,7 +72,7 @@ struct Followed {
 /// What is known of guesses.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chances {
-    by_class: [[Tally; CLASSES]; Source::ALL.len()],
+    by_class: [Tallies; Source::ALL.len()],
     by_depth: [[Tally; DEPTHS]; Source::ALL.len()],
     followed: Vec<Followed>,
 }
@@ -68,8 +80,12 @@ pub(super) struct Chances {
 impl Chances {
     /// How likely a guess is right, given that those before it are.
     pub(super) fn of(&self, guess: Guess) -> f64 {
-        let prior = f64::from(guess.probability).clamp(0.01, 0.99);
-        self.by_class[index(guess.source)][class(guess)].share(prior)
+        self.by_class[index(guess.source)].chance(guess.probability)
+    }
+
+    /// What became of the guesses of a source.
+    pub(super) fn tallies(&self, source: Source) -> &Tallies {
+        &self.by_class[index(source)]
     }
 
     /// How likely the guess at `depth` (from 1) of a chain by `source` is right, given that those before it are.
@@ -117,7 +133,7 @@ impl Chances {
 
     /// Makes what is known of a source weigh little, so that a few tries can change it.
     pub(super) fn doubt(&mut self, source: Source) {
-        self.by_class[index(source)].iter_mut().for_each(Tally::doubt);
+        self.by_class[index(source)].0.iter_mut().for_each(Tally::doubt);
         self.by_depth[index(source)].iter_mut().for_each(Tally::doubt);
     }
 
@@ -127,7 +143,7 @@ impl Chances {
     }
 
     fn count(&mut self, guess: Guess, depth: usize, right: bool) {
-        self.by_class[index(guess.source)][class(guess)].count(right);
+        self.by_class[index(guess.source)].0[class(guess.probability)].count(right);
         self.by_depth[index(guess.source)][depth.min(DEPTHS) - 1].count(right);
     }
 }
@@ -136,8 +152,8 @@ fn index(source: Source) -> usize {
     Source::ALL.iter().position(|&other| other == source).expect("`ALL` holds every source")
 }
 
-fn class(guess: Guess) -> usize {
-    ((f64::from(guess.probability).clamp(0.0, 1.0) * CLASSES as f64) as usize).min(CLASSES - 1)
+fn class(probability: f32) -> usize {
+    CLASS_ENDS.partition_point(|&end| end <= probability)
 }
 
 #[cfg(test)]

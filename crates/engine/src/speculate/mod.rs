@@ -21,6 +21,7 @@ mod sources;
 mod stats;
 mod telemetry;
 mod tree;
+mod worth;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,7 @@ pub use sources::{BySource, SourceCount};
 pub use stats::Stats;
 pub use telemetry::RoundFigures;
 pub use tree::{Guess, Source, TokenTree};
+pub use worth::Worth;
 
 use budget::{Budget, RoundCost};
 use pilotfish_lane::{Rows, Want};
@@ -342,7 +344,7 @@ impl<'a> Generation<'a> {
         if self.budget.begins_try() {
             self.prepare_drafter();
         }
-        self.drafter.limit_costly(allowance.costly.min(room));
+        self.drafter.limit_costly(allowance.costly.min(room), &self.budget.worth());
         match self.drafter.propose(&self.session, limit) {
             Ok(tree) => {
                 assert_eq!(tree.token(0), root.token(0), "a draft hangs on the last token");

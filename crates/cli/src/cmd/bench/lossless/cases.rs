@@ -4,7 +4,7 @@
 //! spread over all settings.
 //! Not here: running them.
 
-use pilotfish::{DrafterChoice, SamplingParams};
+use pilotfish::{DrafterChoice, Pipelining, SamplingParams};
 
 use super::super::prompts::PROMPTS;
 
@@ -20,6 +20,7 @@ pub(super) struct Setup {
     /// `--spec auto` rather than `on`.
     pub(super) parking: bool,
     pub(super) threads: usize,
+    pub(super) pipeline: Pipelining,
 }
 
 /// One reply, made twice.
@@ -68,7 +69,7 @@ fn setup(number: u64, threads: usize, draft_model: bool) -> Setup {
         &[DrafterChoice::Auto, DrafterChoice::Ngram, DrafterChoice::Suffix]
     };
     let counts = [threads, 1, threads + 1];
-    let all = (drafters.len() * DEPTHS.len() * 2 * counts.len()) as u64;
+    let all = (drafters.len() * DEPTHS.len() * 2 * counts.len() * 2) as u64;
     // 37 has no factor in common with the number of settings, so all are met, and neighbours differ in all of them.
     let mut rest = usize::try_from(number % all * 37 % all).unwrap_or(0);
     let mut digit = |base: usize| {
@@ -76,12 +77,16 @@ fn setup(number: u64, threads: usize, draft_model: bool) -> Setup {
         rest /= base;
         digit
     };
+    let drafter = drafters[digit(drafters.len())];
+    let by_model = draft_model && matches!(drafter, DrafterChoice::Auto | DrafterChoice::Model);
     Setup {
-        drafter: drafters[digit(drafters.len())],
+        drafter,
         draft_max: DEPTHS[digit(DEPTHS.len())],
         // Parked, nothing is tried: most cases guess on.
         parking: digit(2) == 1,
         threads: counts[digit(counts.len())],
+        // Only a drafting model can work ahead.
+        pipeline: if digit(2) == 1 && by_model { Pipelining::On } else { Pipelining::Off },
     }
 }
 
@@ -116,13 +121,19 @@ fn reply(number: u64) -> Case {
             TASKS[index / TOPICS.len()].replace("{}", TOPICS[index % TOPICS.len()])
         }
     };
-    let setup = Setup { drafter: DrafterChoice::None, draft_max: None, parking: false, threads: 0 };
+    let setup = Setup {
+        drafter: DrafterChoice::None,
+        draft_max: None,
+        parking: false,
+        threads: 0,
+        pipeline: Pipelining::Off,
+    };
     Case { setup, prompt, sampling_name, sampling }
 }
 
 impl Setup {
     /// One word pair for each setting, to count by.
-    pub(super) fn words(&self) -> [String; 4] {
+    pub(super) fn words(&self) -> [String; 5] {
         let drafter = match self.drafter {
             DrafterChoice::Auto => "auto",
             DrafterChoice::None => "none",
@@ -136,6 +147,7 @@ impl Setup {
             format!("spec-draft-n-max {depth}"),
             format!("spec {}", if self.parking { "auto" } else { "on" }),
             format!("threads {}", self.threads),
+            format!("pipeline {}", if self.pipeline == Pipelining::On { "on" } else { "off" }),
         ]
     }
 }
@@ -148,12 +160,13 @@ mod tests {
 
     #[test]
     fn every_setting_is_met_once_in_a_turn_and_all_values_soon() {
-        for (draft_model, drafters) in [(false, 3), (true, 4)] {
-            let turn = drafters * DEPTHS.len() as u64 * 2 * 3;
-            let setups: BTreeSet<[String; 4]> = (0..turn).map(|i| setup(i, 4, draft_model).words()).collect();
-            assert_eq!(setups.len() as u64, turn);
+        for (draft_model, drafters, by_model) in [(false, 3, 0), (true, 4, 2)] {
+            let of_one = DEPTHS.len() as u64 * 2 * 3;
+            let turn = drafters * of_one * 2;
+            let setups: BTreeSet<[String; 5]> = (0..turn).map(|i| setup(i, 4, draft_model).words()).collect();
+            assert_eq!(setups.len() as u64, (drafters + by_model) * of_one);
             let soon: BTreeSet<String> = (0..40).flat_map(|i| setup(i, 4, draft_model).words()).collect();
-            assert_eq!(soon.len() as u64, drafters + DEPTHS.len() as u64 + 2 + 3);
+            assert_eq!(soon.len() as u64, drafters + DEPTHS.len() as u64 + 2 + 3 + 1 + by_model / 2);
         }
     }
 

@@ -59,6 +59,7 @@ pub(super) fn run(load: &LoadOptions, asked: &Asked<'_>) -> anyhow::Result<Outco
         if !matches!(setup.drafter, DrafterChoice::Auto | DrafterChoice::Model) {
             speculating.draft_model = None;
         }
+        speculating.pipeline = setup.pipeline;
         let mut engine = load_engine(&speculating, false)?;
         loop {
             let case = case(record.next_case, threads, load.draft_model.is_some());
