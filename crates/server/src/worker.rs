@@ -108,7 +108,9 @@ impl Worker {
                     Ok(last) => {
                         // First, so that a client that has its reply finds the engine free.
                         queue.done();
-                        last.into_iter().for_each(|last| drop(send(&job, last)));
+                        if let Some(last) = last {
+                            send(&job, last);
+                        }
                     }
                     Err(_) => {
                         metrics.panicked();
@@ -120,7 +122,9 @@ impl Worker {
                 }
             } else {
                 queue.done();
-                state.trouble().into_iter().for_each(|error| drop(send(&job, Update::Failed(error))));
+                if let Some(error) = state.trouble() {
+                    send(&job, Update::Failed(error));
+                }
             }
         }
     }
