@@ -4,7 +4,7 @@
 //! panic net → Host and Origin → key → handler
 //! ```
 //!
-//! Invariant: only `/`, and `/health` are answered without a key.
+//! Invariant: only `/` and `/health` are answered without a key.
 //! Not here: connections (`listen`), what handlers do (`api`).
 
 use std::panic::AssertUnwindSafe;
