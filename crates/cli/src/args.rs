@@ -15,7 +15,7 @@ use pilotfish::{
 use pilotfish_engine::sampling::SamplingError;
 use pilotfish_tensor::Kernels;
 
-use crate::cmd::{bench, chat, eval, inspect, models, pull, run};
+use crate::cmd::{bench, chat, eval, inspect, models, pull, run, serve};
 use crate::env;
 use crate::exit::usage;
 use crate::numbers::{number, threads, whole};
@@ -37,7 +37,7 @@ pub(crate) struct Cli {
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 something failed, 2 a wrong flag or value, 130 stopped by Ctrl-C.
 Results go to stdout, everything else to stderr. Environment: NO_COLOR, HF_HOME, HF_HUB_OFFLINE,
-HF_TOKEN, XDG_CACHE_HOME, PILOTFISH_KERNELS, PILOTFISH_PIP.";
+HF_TOKEN, XDG_CACHE_HOME, PILOTFISH_KERNELS, PILOTFISH_PIP, PILOTFISH_API_KEY.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Run(run::RunArgs),
     /// Talk with a model in the terminal.
     Chat(chat::ChatArgs),
+    /// Serve a model over HTTP, as OpenAI's and Anthropic's interfaces do, with a page to chat at /.
+    Serve(serve::ServeArgs),
     /// Fetch models into the cache.
     Pull(pull::PullArgs),
     /// List known and fetched models, or remove fetched ones.
@@ -65,7 +67,12 @@ pub(crate) fn command() -> clap::Command {
             arg.help("Tokens of a chunk, which is read into an empty context [default: 512]")
         })
     };
-    Cli::command().mut_subcommand("eval", |eval| eval.mut_subcommand("ppl", ppl))
+    let serve = |serve: clap::Command| {
+        let help = "Seed of requests that name none; -1 takes another one for each [default: -1]";
+        serve.mut_arg("seed", |arg| arg.default_value("-1").hide_default_value(true).help(help))
+    };
+    let command = Cli::command().mut_subcommand("serve", serve);
+    command.mut_subcommand("eval", |eval| eval.mut_subcommand("ppl", ppl))
 }
 
 /// Which model, and where it runs.

@@ -59,7 +59,10 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["-fa", "--flash-attn"], "attention is always computed in one way, so that results never depend on it"),
     (&["-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"], DRAFT_KV),
     (&["-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"], DRAFT_KV),
-    (&["-np", "--parallel"], "there is no server yet, so one conversation runs at a time"),
+    (
+        &["-np", "--parallel"],
+        "the server answers one request at a time; others wait, at most --max-queue of them",
+    ),
     (&["--mlock", "--no-mmap", "--mmap", "--no-repack"], MEMORY),
     (&["--numa"], "threads are placed by the system"),
     (&["--grammar", "--grammar-file", "-j", "--json-schema", "-jf", "--json-schema-file"], CONSTRAINED),
@@ -112,7 +115,7 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["--log-file", "-lv", "--verbosity", "--log-verbosity", "--log-disable"],
         "use -v, and redirect stderr",
     ),
-    (&["--host", "--port", "--api-key", "--metrics", "--slots"], "there is no server yet"),
+    (&["--metrics", "--no-slots", "--slots"], "`serve` always has /metrics, and one request runs at a time"),
     (&["--list-devices"], NO_GPU),
 ];
 

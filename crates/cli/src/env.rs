@@ -7,6 +7,13 @@
 const KERNELS: &str = "PILOTFISH_KERNELS";
 /// Any value that is not empty turns colours off (no-color.org).
 const NO_COLOR: &str = "NO_COLOR";
+/// Key that requests to `serve` must carry, besides those of `--api-key`.
+const API_KEY: &str = "PILOTFISH_API_KEY";
+
+/// A key for `serve`.
+pub(crate) fn api_key() -> Option<String> {
+    read(API_KEY)
+}
 
 /// The kernel table asked for.
 pub(crate) fn kernels() -> Option<String> {

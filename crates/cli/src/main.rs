@@ -46,6 +46,7 @@ fn run(cli: &Cli) -> anyhow::Result<Outcome> {
         Command::Pull(args) => cmd::pull::run(args),
         Command::Models(args) => cmd::models::run(args),
         Command::Inspect(args) => cmd::inspect::run(args),
+        Command::Serve(args) => cmd::serve::run(args),
         Command::Bench(args) => cmd::bench::run(args, cli.verbose),
         Command::Eval(args) => cmd::eval::run(args),
     }

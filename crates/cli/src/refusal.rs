@@ -21,8 +21,8 @@ const OTHER_COMMANDS: &[(&[&str], &str)] = &[
     (&["show", "info"], "use `pilotfish inspect`"),
     (&["generate", "complete", "ask"], "use `pilotfish run`"),
     (&["perplexity", "ppl"], "use `pilotfish eval ppl`"),
-    (&["server"], "`serve` is not built yet"),
-    (&["serve", "quantize", "export", "lint", "plan", "measure", "plot", "session"], "it is not built yet"),
+    (&["server"], "use `pilotfish serve`"),
+    (&["quantize", "export", "lint", "plan", "measure", "plot", "session"], "it is not built yet"),
 ];
 
 /// The line, without `error: `. `words` are the arguments, the program's name first.

@@ -237,6 +237,16 @@ impl Engine {
         self.template.is_some()
     }
 
+    /// The model's chat template, where it has one.
+    pub fn template(&self) -> Option<&ChatTemplate> {
+        self.template.as_ref()
+    }
+
+    /// What passes cost here, as far as it is known: drafts are cut by it.
+    pub fn costs(&self) -> &Costs {
+        self.speculator.costs()
+    }
+
     /// Name of the drafter: `none`, `ngram`, `suffix`, `model` or `head`, or several of them joined by `+`.
     pub fn drafter(&self) -> &str {
         self.speculator.name()

@@ -72,7 +72,7 @@ impl<'a> Generation<'a> {
     ) -> Result<Self, Error> {
         model.check_unchanged()?;
         let info = target.info();
-        let sampler = Sampler::new(options.sampling.clone(), info.vocab, 0)?;
+        let sampler = Sampler::new(options.sampling.clone(), info.vocab, options.choice)?;
         let limits = Limits {
             max_tokens: options.max_tokens,
             context: info.context,
@@ -112,7 +112,7 @@ impl<'a> Generation<'a> {
             let running = self.running.as_mut()?;
             match running.next_round() {
                 Ok(Some(mut round)) => {
-                    self.logprobs.append(&mut round.logprobs);
+                    self.logprobs.extend_from_slice(&round.logprobs);
                     let text = std::mem::take(&mut round.text);
                     if self.rounds {
                         let record = RoundRecord::new(round, running.stats().rounds, running.report());

@@ -46,7 +46,7 @@ pub use pilotfish_catalog::{Catalog, CatalogError, Env, LocalModel, Progress, Qu
 pub use pilotfish_engine::sampling::{Logprobs, SamplingParams};
 pub use pilotfish_engine::session::{FinishReason, Piece};
 pub use pilotfish_engine::speculate::{
-    BySource, PipelineReport, Pipelining, RoundFigures, Source, SourceCount, SpecSampling, SpeculationReport,
-    Stats,
+    BySource, Costs, PipelineReport, Pipelining, RoundFigures, Source, SourceCount, SpecSampling,
+    SpeculationReport, Stats,
 };
 pub use pilotfish_model::text::Message;

@@ -95,6 +95,8 @@ pub struct GenerateOptions {
     pub max_tokens: Option<usize>,
     /// How tokens are chosen; the default is greedy.
     pub sampling: SamplingParams,
+    /// Tells several answers to one prompt apart, which share a seed; 0 for the first.
+    pub choice: u32,
     /// Texts that end the answer and are not part of it.
     pub stop: Vec<String>,
     /// Write on past end tokens.
@@ -117,6 +119,7 @@ impl Default for GenerateOptions {
         Self {
             max_tokens: None,
             sampling: SamplingParams::greedy(),
+            choice: 0,
             stop: Vec::new(),
             ignore_eos: false,
             speculate: true,

@@ -3,6 +3,7 @@
 //! Invariant: over an answer, the figures add up to its [`Stats`](crate::Stats), and the joined pieces are its text.
 //! Not here: counting and timing (`pilotfish_engine::speculate`).
 
+use pilotfish_engine::sampling::Logprobs;
 use pilotfish_engine::session::Piece;
 use pilotfish_engine::speculate::{Round, RoundFigures, Source, SpeculationReport};
 
@@ -18,6 +19,8 @@ pub struct RoundRecord {
     pub sources: Vec<Option<Source>>,
     /// The text that became final, by the tokens it belongs to, some perhaps of earlier rounds.
     pub pieces: Vec<Piece>,
+    /// Log-probabilities of its tokens, when they were asked for.
+    pub logprobs: Vec<Logprobs>,
     /// Whether drafting is off after it, for now or for good.
     pub parked: bool,
     /// Why, or why the drafter has nothing to say.
@@ -27,9 +30,10 @@ pub struct RoundRecord {
 impl RoundRecord {
     /// A round that ended when `rounds` were counted, and how speculation stood then.
     pub(crate) fn new(round: Round, rounds: usize, report: SpeculationReport) -> Self {
-        let Round { figures, sources, pieces, .. } = round;
+        let Round { figures, sources, pieces, logprobs, .. } = round;
         // A cancelled round is not counted.
         let before = rounds - usize::from(figures.width > 0);
-        Self { round: before, figures, sources, pieces, parked: report.parked, reason: report.reason }
+        let SpeculationReport { parked, reason, .. } = report;
+        Self { round: before, figures, sources, pieces, logprobs, parked, reason }
     }
 }

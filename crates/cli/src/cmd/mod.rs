@@ -10,3 +10,4 @@ pub(crate) mod inspect;
 pub(crate) mod models;
 pub(crate) mod pull;
 pub(crate) mod run;
+pub(crate) mod serve;

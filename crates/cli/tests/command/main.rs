@@ -16,6 +16,8 @@ mod inputs;
 mod limits;
 mod lossless;
 #[cfg(unix)]
+mod serve;
+#[cfg(unix)]
 mod signals;
 mod speculation;
 mod telemetry;

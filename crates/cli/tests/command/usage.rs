@@ -68,7 +68,8 @@ fn words_that_are_no_prompt_are_explained() {
 #[test]
 fn commands_of_other_programs_are_explained() {
     let home = Home::new();
-    home.run(&["serve"]).fails(2, &["`serve`", "not built yet"]);
+    home.run(&["server"]).fails(2, &["`server`", "pilotfish serve"]);
+    home.run(&["quantize"]).fails(2, &["`quantize`", "not built yet"]);
     home.run(&["list"]).fails(2, &["`list`", "pilotfish models"]);
     home.run(&["quantize", "x"]).fails(2, &["`quantize`", "not built yet"]);
 }

@@ -166,6 +166,11 @@ impl Budget {
         if self.block.is_some() { Source::Head } else { Source::Model }
     }
 
+    /// The curve, as far as it is known.
+    pub(super) fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
     /// Takes over a curve that was measured.
     pub(super) fn set_costs(&mut self, costs: Costs) {
         self.costs = costs;

@@ -91,6 +91,11 @@ impl Speculator {
         self.budget.most_rows()
     }
 
+    /// The target's cost curve, as far as it is known.
+    pub fn costs(&self) -> &Costs {
+        self.budget.costs()
+    }
+
     /// Takes over the target's cost curve.
     pub fn set_costs(&mut self, costs: Costs) {
         self.budget.set_costs(costs);
