@@ -196,13 +196,13 @@ class Head(nn.Module):
         """One vector a committed token: taps [B, T, m * d] to [B, T, d]."""
         return self.hidden_norm(self.fc(taps))
 
-    def blocks(self, taps, embed, tokens, anchors, window: int | None = None):
-        """The hidden states of all slots: [B, A, g, d].
+    def blocks(self, taps, embed, tokens, anchors, window: int | None = None, slots: int | None = None):
+        """The hidden states of all slots: [B, A, g, d], or of blocks of only `slots` rows.
 
         taps [B, T, m * d]; embed [V, d]; tokens [B, T]; anchors [B, A] are positions whose token is known but whose
         taps are not: a block sees context rows before its anchor (the last `window` of them) and its own rows.
         """
-        g, dtype = self.config.block_size, self.fc.weight.dtype
+        g, dtype = slots or self.config.block_size, self.fc.weight.dtype
         batch, length = tokens.shape
         count = anchors.shape[1]
         ids = torch.full((batch, count, g), self.config.mask_token_id, device=tokens.device, dtype=torch.long)

@@ -1,16 +1,18 @@
 """The exported file, loaded by the `speculators` library, computes what our head computes."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from pilotfish_training.export import export, load
 from pilotfish_training.fixture import CASES, tiny
 
-speculators = pytest.importorskip("speculators")
+pytest.importorskip("speculators")
 
 
-def theirs(folder, embed, output, d2t, hidden_rows, taps, tokens, document):
-    """Runs `speculators`' own model with the verifier's matrices bound; returns (model, hidden, base logits, anchors)."""
+def theirs(folder, embed, output, d2t):
+    """`speculators`' own model of the exported files, with the verifier's matrices bound."""
     from speculators import SpeculatorModel
     from speculators.config import SpeculatorModelConfig
 
@@ -27,16 +29,17 @@ def theirs(folder, embed, output, d2t, hidden_rows, taps, tokens, document):
 def test_numbers_equal(case, tmp_path, monkeypatch):
     head, embed, output, d2t = tiny(**CASES[case], seed=11)
     export(tmp_path, head, d2t, None, "LlamaForCausalLM", dtype=torch.float32)
+    from speculators.models.attention import create_float_mask
+
     length, g = 14, head.config.block_size
     tokens = torch.randint(head.config.vocab_size, (1, length))
     taps = torch.randn(1, length, len(head.config.taps) * head.config.hidden_size)
-    model = theirs(tmp_path, embed, output, d2t, None, taps, tokens, None)
+    model = theirs(tmp_path, embed, output, d2t)
 
     # Its anchors are drawn at random; ours are handed in, so that both see the same.
     anchors = torch.tensor([2, 5, 8])
     monkeypatch.setattr("speculators.models.dflash.core.select_anchors", lambda *_: (anchors, torch.ones(3).bool()))
-    model._create_mask_fn = lambda *a, **k: __import__(
-        "speculators.models.attention", fromlist=["x"]).create_float_mask(*a, **k, dtype=torch.float32)
+    model._create_mask_fn = partial(create_float_mask, dtype=torch.float32)
     with torch.no_grad():
         hidden, logits, *_ = model._backbone_forward(
             taps, tokens, torch.ones(1, length), torch.zeros(1, length, head.config.hidden_size),
