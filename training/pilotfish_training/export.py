@@ -1,5 +1,9 @@
-"""Writes a head as `speculators` reads it (a DSpark head: `config.json` + `model.safetensors`), and reads it back."""
+"""Writes a head as `speculators` reads it (a DSpark head: `config.json` + `model.safetensors`), and reads it back.
 
+    python -m pilotfish_training.export HEAD_FOLDER OUT [--dtype float16] [--lm-head TARGET] [--verifier NAME]
+"""
+
+import argparse
 import json
 from pathlib import Path
 
@@ -7,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from .head import Head, HeadConfig
+from .target import Target
 
 
 def speculators_config(config: HeadConfig, verifier: str | None, verifier_architecture: str) -> dict:
@@ -109,3 +114,25 @@ def load(folder):
     head = Head(config)
     head.load_state_dict({name: value.float() for name, value in tensors.items()})
     return head, d2t
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("head")
+    parser.add_argument("out")
+    parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
+    parser.add_argument("--lm-head", metavar="TARGET", help="write the target's output rows too, for readers that ask")
+    parser.add_argument("--verifier", help="name of the target for the configuration (default: as it is)")
+    args = parser.parse_args()
+    head, d2t = load(args.head)
+    verifier = json.loads((Path(args.head) / "config.json").read_text())["speculators_config"]["verifier"]
+    rows = Target.load(args.lm_head).output[d2t] if args.lm_head else None
+    record = Path(args.head) / "training.json"
+    record = json.loads(record.read_text()) if record.exists() else None
+    sizes = export(args.out, head, d2t, args.verifier or verifier["name_or_path"], verifier["architectures"][0],
+                   getattr(torch, args.dtype), rows, record)
+    print(json.dumps(sizes))
+
+
+if __name__ == "__main__":
+    main()

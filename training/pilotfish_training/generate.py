@@ -25,7 +25,7 @@ USER, ANSWER = 0, 1
 
 @torch.no_grad()
 def converse(target: Target, text: Text, prompts: list[list[int] | None], temperatures, length: int, seed: int):
-    """One batch. prompts: ids up to the answer, or None for a row that asks itself first. temperatures [B], 0 is greedy.
+    """prompts holds ids up to the answer, or None for a row that asks itself first. temperatures [B]: 0 is greedy.
 
     Returns (tokens [B, T], answer [B, T]) on the CPU.
     """

@@ -1,7 +1,7 @@
 """The loss of draft slots, with its gradients, a few thousand slots at a time, so that no logits are kept.
 
-For a slot with corrected draft distribution q and the target's distribution p (both at temperature 1, p with the mass it
-has outside the draft vocabulary left out but not renormalised):
+For a slot with corrected draft distribution q and the target's distribution p (both at temperature 1, p without
+the mass it has outside the draft vocabulary, not renormalised):
 
     w * (ce * CE(best token of p) + l1 * |q - p|_1 + kl * KL(p | q))
 

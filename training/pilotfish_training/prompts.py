@@ -68,19 +68,19 @@ def _math(rng):
     place = rng.choice(PLACES)
     problems = [
         f"{a} has {n(3, 90)} {thing} and buys {n(2, 40)} more. Then {a} gives {n(2, 20)} to {b}. How many are left?",
-        f"A {place} sells {thing} for ${n(2, 20)} each and {other} for ${n(2, 30)} each. It sold {n(5, 90)} {thing} and "
-        f"twice as many {other}. What was the revenue?",
+        f"A {place} sells {thing} for ${n(2, 20)} each and {other} for ${n(2, 30)} each. It sold {n(5, 90)} {thing} "
+        f"and twice as many {other}. What was the revenue?",
         f"{a} drives {n(30, 400)} km in {n(2, 8)} hours. What is the average speed?",
         f"A {place} had {n(100, 900)} visitors on Saturday and {n(5, 60)}% more on Sunday. How many came in all?",
-        f"{a} earns ${n(10, 40)} an hour and works {n(4, 9)} hours a day, {n(3, 6)} days a week. A quarter goes to rent."
-        f" How much is left each week?",
+        f"{a} earns ${n(10, 40)} an hour and works {n(4, 9)} hours a day, {n(3, 6)} days a week. A quarter goes to "
+        f"rent. How much is left each week?",
         f"A rectangle is {n(3, 40)} cm long and {n(2, 30)} cm wide. Find its area and its perimeter.",
         f"Solve for x: {n(2, 12)}x + {n(1, 50)} = {n(51, 200)}.",
         f"What is {n(11, 99)} times {n(11, 99)}?",
         f"What is {n(5, 95)}% of {n(50, 900)}?",
         f"{a} and {b} share {n(20, 200)} {thing} in the ratio {n(1, 5)} to {n(1, 5)}. How many does each get?",
-        f"A tank holds {n(100, 900)} litres. A pump fills {n(5, 30)} litres a minute and a leak loses {n(1, 4)} litres a"
-        f" minute. How long does it take to fill?",
+        f"A tank holds {n(100, 900)} litres. A pump fills {n(5, 30)} litres a minute and a leak loses {n(1, 4)} litres "
+        f"a minute. How long does it take to fill?",
         f"The sum of three consecutive numbers is {3 * n(10, 90)}. What are they?",
         f"{a} saves ${n(10, 90)} each month at {n(1, 9)}% yearly interest. How much is it after {n(1, 5)} years?",
         f"There are {n(3, 12)} red and {n(3, 12)} blue balls in a bag. What is the chance of drawing a red one?",
@@ -112,11 +112,12 @@ TASKS = [task.replace("\n", " ").strip() for task in TASKS.split(";")]
 LANGUAGES = ["Python"] * 6 + ["JavaScript", "Java", "C", "C++", "Go", "Rust", "SQL and Python"]
 CODE = ["Write a {l} function that {k}.", "Write a {l} program that {k}.", "How do I write {l} code that {k}?",
         "Write a {l} function that {k}, with comments.", "Write a {l} function that {k} and handles empty input.",
-        "Implement code in {l} that {k}, then show an example of its use.", "Write a {l} class that {k}, and tests for it.",
+        "Implement code in {l} that {k}, then show an example of its use.",
+        "Write a {l} class that {k}, and tests for it.",
         "Write {l} code that {k}. Explain how it works.", "Write two {l} functions: one that {k}, and one that {j}."]
 
-SUMMARY = ["Summarize this text:\n\n{m}", "Give a short summary of the following text.\n\n{m}", "{m}\n\nSummarize the text"
-           " above in two sentences.", "What are the key points of this text?\n\n{m}", "Shorten this text:\n\n{m}",
+SUMMARY = ["Summarize this text:\n\n{m}", "Give a short summary of the following text.\n\n{m}", "{m}\n\nSummarize the"
+           " text above in two sentences.", "What are the key points of this text?\n\n{m}", "Shorten this text:\n\n{m}",
            "Read the text and list its main ideas as bullet points.\n\n{m}", "Write a title and a summary for this"
            " text.\n\n{m}", "Rewrite the following text in simpler words.\n\n{m}", "TL;DR:\n\n{m}"]
 TONGUES = ["French", "Spanish", "German", "Italian", "Portuguese", "Dutch"]
@@ -125,13 +126,14 @@ TRANSLATE = ["Translate to {f}:\n\n{m}", "Translate this text into {f}.\n\n{m}",
 PEOPLE = ["my uncle", "our teacher", "the old baker", "a friend of mine", "the doctor", "my cousin", "the whole family",
           "a young woman", "the gardener", "her husband", "our guide", "the captain"]
 ACTS = ["found a small dog near the river", "cooked soup for everyone", "missed the bus to work", "painted the garden"
-        " door green", "told us a long story about the war", "bought fresh fish at the market", "played the violin until"
-        " midnight", "forgot the keys at the office", "planted three cherry trees", "wrote a letter to the mayor",
+        " door green", "told us a long story about the war", "bought fresh fish at the market", "played the violin"
+        " until midnight", "forgot the keys at the office", "planted three cherry trees", "wrote a letter to the mayor",
         "repaired the old radio", "won a prize for the best cake", "lost a glove in the snow", "sang at the wedding",
         "closed the shop early", "visited the castle on the hill", "carried the boxes upstairs", "read the newspaper"]
 WHEN = ["Yesterday", "Two weeks ago", "On Sunday morning", "In winter", "After dinner", "When I was a child", "Later",
         "Early in the morning", "Before the storm", "At the end of the month", "One evening", "During the holidays"]
-WEATHER = ["It was raining and the streets were empty.", "The sun was shining.", "Everybody laughed.", "Nobody knew why.",
+WEATHER = ["It was raining and the streets were empty.", "The sun was shining.", "Everybody laughed.",
+           "Nobody knew why.",
            "It was the best day of the year.", "The children were very tired.", "We were late, but it did not matter.",
            "In the end everything was fine.", "I will never forget it.", "The food was simple and good."]
 
@@ -214,6 +216,7 @@ def draw(rng: random.Random, material: dict[str, list[str]]) -> tuple[str, str]:
 def material_prompts(rng: random.Random) -> tuple[str, str]:
     """Asks for a text that later prompts work on: (material kind, prompt)."""
     if rng.random() < 0.6:
-        where = rng.choice(["for a newspaper", "for a school book", "for a travel guide", "for a blog", "in plain words"])
+        where = rng.choice(["for a newspaper", "for a school book", "for a travel guide", "for a blog",
+                            "in plain words"])
         return "paragraph", f"Write one paragraph about {rng.choice(TOPICS)}, {where}."
     return "program", f"Write a short Python program that {rng.choice(TASKS)}. Print only the code."

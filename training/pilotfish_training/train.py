@@ -47,7 +47,7 @@ def spread_taps(n_layers: int, count: int) -> list[int]:
 
 
 def draft_vocabulary(tokens, answer, size: int, target: Target, text: Text) -> torch.Tensor:
-    """Target ids of the draft vocabulary, ascending: the end of a turn, single bytes and digits, then the most frequent."""
+    """Target ids of the draft vocabulary, ascending: the end of a turn, single bytes, then the most frequent."""
     vocab = target.config.vocab_size
     counts = torch.bincount(tokens[answer].long(), minlength=vocab).double()
     must = [i for i in range(min(vocab, text.tokenizer.get_vocab_size())) if len(text.tokenizer.id_to_token(i)) == 1]
@@ -65,7 +65,7 @@ def mask_token(target: Target, text: Text, seen) -> int:
 
 @torch.no_grad()
 def start(head: Head, target: Target, tokens, warm: bool):
-    """First weights: `fc` averages the taps, each scaled to one; with `warm`, layers are copied from the target's last."""
+    """First weights: `fc` averages the taps, each scaled to one; `warm` copies the layers from the target's last."""
     config = head.config
     for name, weight in head.named_parameters():
         if weight.dim() == 2 and "markov" not in name:

@@ -1,11 +1,12 @@
-"""Data, training in two resumed steps, evaluation and export run on a tiny target, and the pieces hold what they say."""
+"""Data, training in two steps, evaluation and export run on a tiny target, and the pieces do what they say."""
 
 import json
 import random
 
 import torch
+from safetensors.torch import load_file
 
-from pilotfish_training import evaluate, generate, overlap, train
+from pilotfish_training import evaluate, export, generate, overlap, train
 from pilotfish_training.export import load
 from pilotfish_training.target import Target
 from pilotfish_training.text import Text
@@ -38,6 +39,10 @@ def test_from_data_to_head(gguf_path, tmp_path, monkeypatch, capsys):
     assert len(d2t) == 300 and head.config.taps == [1, 2, 3]
     run(evaluate, monkeypatch, gguf_path, out / "a", "--prompts", bench, "--tokens", 12, "--device", "cpu")
     assert '"mean tau"' in capsys.readouterr().out
+    run(export, monkeypatch, out / "a", tmp_path / "again", "--dtype", "float32", "--lm-head", gguf_path)
+    written = load_file(tmp_path / "again" / "model.safetensors")
+    torch.testing.assert_close(written["lm_head.weight"], Target.load(gguf_path).output[d2t])
+    assert (out / "a" / "config.json").read_text() == (tmp_path / "again" / "config.json").read_text()
 
 
 def test_training_lowers_the_loss(gguf_path, tmp_path, capsys):
