@@ -1,0 +1,1 @@
+"""Trains small drafter heads (DSpark) that read a target's hidden states."""
