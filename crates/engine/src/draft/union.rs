@@ -98,7 +98,8 @@ impl Drafter for Union {
         let (mut best, mut most, mut by) = (TokenTree::root(session.last()), 0.0, None);
         let (costly, mut made) = (self.costly, 0);
         for (i, member) in self.working() {
-            let outdone = member.brings.is_some_and(|brings| most > brings);
+            // Nothing outdoes nobody, however little a costly one brought: it would never be asked again.
+            let outdone = member.brings.is_some_and(|brings| most > brings.max(0.0));
             if member.drafter.is_costly() && (costly == 0 || outdone) {
                 continue;
             }

@@ -110,6 +110,10 @@ impl Costs {
 
     /// Learns that a pass of `width` rows took `ms`.
     pub(super) fn observe(&mut self, width: usize, ms: f64) {
+        // A clock too coarse for a pass says nothing.
+        if !ms.is_finite() || ms <= 0.0 {
+            return;
+        }
         let Some(expected) = self.ms(width) else {
             self.points.push((width, ms));
             return;

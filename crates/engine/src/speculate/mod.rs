@@ -222,7 +222,7 @@ impl<'a> Generation<'a> {
         let held = self.drafter.resume_at(prompt, held);
         self.target.truncate(held);
         // Where an earlier call was cancelled, what it read is in the cache now.
-        self.stats.reused_tokens = held - self.stats.read_tokens;
+        self.stats.reused_tokens = held.saturating_sub(self.stats.read_tokens);
         let Options { prefill_chunk, cancel, clock, .. } = &self.options;
         let mut go_on = |read| {
             progress(held + read, prompt.len());

@@ -37,6 +37,12 @@ impl Worth {
         self.floors.get(made).is_some_and(|&floor| reached >= floor)
     }
 
+    /// Nothing known but what one guess costs.
+    #[cfg(test)]
+    pub(crate) fn priced(price: f64) -> Self {
+        Self { price, ..Self::default() }
+    }
+
     /// Tokens that one guess costs in time.
     pub fn price(&self) -> f64 {
         self.price

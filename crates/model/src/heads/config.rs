@@ -297,8 +297,9 @@ impl HeadConfig {
             let problem = format!("{} do not divide {} query heads", self.n_kv_heads, self.n_heads);
             return Err(keys.wrong("num_key_value_heads", problem));
         }
-        if !self.head_dim.is_multiple_of(8) {
-            return Err(keys.unsupported("head_dim", format!("{} is no multiple of 8", self.head_dim)));
+        if self.head_dim == 0 || !self.head_dim.is_multiple_of(8) {
+            let problem = format!("{} is no multiple of 8 above 0", self.head_dim);
+            return Err(keys.unsupported("head_dim", problem));
         }
         if self.mask_token as usize >= self.vocab {
             let problem = format!("{} is outside the vocabulary of {}", self.mask_token, self.vocab);

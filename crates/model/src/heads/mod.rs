@@ -116,9 +116,9 @@ impl DraftHead {
             );
         }
         // What trainers see behind the last layer is normed already.
-        if let Some(tap) = head.taps.iter().find(|tap| **tap + 1 >= layers) {
-            let problem =
-                format!("the head reads behind layer {tap}; the target's last layer is {}", layers - 1);
+        let last = layers.saturating_sub(1);
+        if let Some(tap) = head.taps.iter().find(|tap| **tap >= last) {
+            let problem = format!("the head reads behind layer {tap}; the target's last layer is {last}");
             return wrong("target layers", problem);
         }
         Ok(())

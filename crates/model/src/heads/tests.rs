@@ -123,6 +123,13 @@ fn fields_that_cannot_be_are_refused_with_their_names() {
     {
         refused(Speculators, |head| head.config["transformer_layer_config"][key] = value.clone(), &[key]);
     }
+    let more_heads_than_numbers = |head: &mut TinyHead| {
+        let layer = &mut head.config["transformer_layer_config"];
+        layer["head_dim"] = Value::Null;
+        layer["num_attention_heads"] = json!(4096);
+        layer["num_key_value_heads"] = json!(4096);
+    };
+    refused(Speculators, more_heads_than_numbers, &["head_dim", "0"]);
 }
 
 #[test]
@@ -199,4 +206,8 @@ fn another_target_is_refused_with_both_sizes() {
     let error =
         parse(&late).unwrap().check_target(&Model::from_gguf(Gguf::parse(target().gguf()).unwrap()).unwrap());
     assert!(error.unwrap_err().to_string().contains("behind layer 3"));
+    let mut endless = parse(&tiny(HeadFormat::DeepSpec)).unwrap();
+    endless.config.taps = vec![usize::MAX];
+    let error = endless.check_target(&Model::from_gguf(Gguf::parse(target().gguf()).unwrap()).unwrap());
+    assert!(error.unwrap_err().to_string().contains("behind layer"));
 }

@@ -140,6 +140,19 @@ fn speculation_union_asks_the_costly_one_only_where_others_have_little_to_say() 
 }
 
 #[test]
+fn speculation_union_asks_one_that_brought_less_than_it_costs_where_nobody_else_guesses() {
+    let (lookup, model) = (Noting::new("lookup", false, 0.0), Noting::new("model", true, 0.99));
+    let mut union = Union::new(vec![model.boxed(), lookup.boxed()], None);
+    union.limit_costly(3, &Worth::priced(0.5));
+    (0..40).for_each(|_| assert_eq!(round(&mut union, 0), Some(0.99)));
+    // It brings 1.5 tokens less than nothing now: any lookup is better, but none is not.
+    *lookup.probability.lock().unwrap() = 0.1;
+    assert_eq!(round(&mut union, 0), Some(0.1));
+    *lookup.probability.lock().unwrap() = 0.0;
+    assert_eq!(round(&mut union, 3), Some(0.99));
+}
+
+#[test]
 fn speculation_union_grants_every_member_what_was_asked_for() {
     let (lookup, model) = (Noting::new("lookup", false, 0.1), Noting::new("model", true, 0.5));
     let mut union = Union::new(vec![lookup.boxed(), model.boxed()], Some(6));
